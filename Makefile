@@ -1,0 +1,33 @@
+# Everything runs in .venv, made from pinned versions; no other set-up is needed.
+PYTHON ?= python3.11
+ifeq ($(shell command -v $(PYTHON)),)
+PYTHON := python3
+endif
+BIN := .venv/bin
+
+.PHONY: demo test lint bench docs clean
+
+demo: .venv/ready          ## the main job on the embedded default, nothing to download
+	$(BIN)/initio demo
+
+test: .venv/ready          ## the whole test suite
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: .venv/ready          ## style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready         ## measured claims: ratios, memory, counts
+	$(BIN)/python -m benchmarks
+
+docs: .venv/ready          ## rewrite the generated pages under docs/
+	$(BIN)/python -m benchmarks.write_docs
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

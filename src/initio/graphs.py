@@ -1,0 +1,108 @@
+"""A network as plain data: what a space describes, what `initio.networks` builds, what pictures and exports read.
+
+A `Graph` is a list of steps, each applying one operation (or a whole inner graph: a cell) to values made before it.
+Values are numbered: first the graph's inputs, then one for each step. A network is a graph whose steps are its stem,
+its cells and its head; a cell is a graph whose steps are its edges and nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+ZERO, IDENTITY, SUM, CONCAT = "none", "identity", "sum", "concat"
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation: a name from `initio.networks.OPERATIONS`, with its channels and stride."""
+
+    kind: str
+    c_in: int = 0
+    c_out: int = 0
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """Applies `op` to the values numbered `inputs`; `name` is the module's name in the built network."""
+
+    name: str
+    op: Op | Graph
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Steps in order of computation. `auxiliary` numbers the value of a second head, used in training only."""
+
+    n_inputs: int
+    steps: tuple[Step, ...]
+    output: int
+    auxiliary: int | None = None
+
+
+class Builder:
+    """Collects steps: each call returns the number of the new value.
+
+    >>> cell = Builder(1)
+    >>> left, right = cell("left", Op("nor_conv_3x3", 16, 16), 0), cell("right", Op("none", 16, 16), 0)
+    >>> graph = cell.graph(cell("node", Op("sum"), left, right))
+    >>> [step.name for step in prune(graph).steps]
+    ['left']
+    """
+
+    def __init__(self, n_inputs: int = 1) -> None:
+        self.n_inputs = n_inputs
+        self.steps: list[Step] = []
+
+    def __call__(self, name: str, op: Op | Graph, *inputs: int) -> int:
+        self.steps.append(Step(name, op, inputs))
+        return self.n_inputs + len(self.steps) - 1
+
+    def graph(self, output: int, auxiliary: int | None = None) -> Graph:
+        """The finished graph."""
+        return Graph(self.n_inputs, tuple(self.steps), output, auxiliary)
+
+
+def prune(cell: Graph) -> Graph:
+    """The same cell without what cannot influence its output.
+
+    - a `none` is zero, any operation on zeros alone is zero, and zeros are dropped from sums;
+    - a sum of one value and an identity are that value;
+    - steps that nothing reads are removed.
+
+    No operation with parameters changes, merges or splits, so the gradient of every parameter that stays is what it
+    was. What disappears has a gradient of zero, with one exception: the offset of an affine batch norm behind a
+    convolution of zeros. A cell whose output is zero keeps one `none` step.
+    """
+    alias = {i: i for i in range(cell.n_inputs)}  # value -> the value that stands for it
+    steps: dict[int, Step] = {}
+    zero: set[int] = set()
+    for number, step in enumerate(cell.steps, start=cell.n_inputs):
+        op, inputs = step.op, tuple(alias[i] for i in step.inputs)
+        alias[number] = number
+        if isinstance(op, Op) and op.kind == SUM:
+            inputs = tuple(i for i in inputs if i not in zero) or inputs[:1]
+        if isinstance(op, Op) and op.kind in (SUM, IDENTITY) and len(inputs) == 1:
+            alias[number] = inputs[0]
+        elif isinstance(op, Op) and (op.kind == ZERO or zero.issuperset(inputs)):
+            zero.add(number)
+            steps[number] = Step(step.name, replace(op, kind=ZERO), (0,))
+        else:
+            steps[number] = Step(step.name, op, inputs)
+
+    output = alias[cell.output]
+    live, todo = set[int](), [output]
+    while todo:
+        number = todo.pop()
+        if number not in live and number in steps:
+            live.add(number)
+            todo += steps[number].inputs
+
+    kept = sorted(live)
+    renumber = {i: i for i in range(cell.n_inputs)} | {old: cell.n_inputs + new for new, old in enumerate(kept)}
+    return Graph(
+        cell.n_inputs,
+        tuple(replace(steps[n], inputs=tuple(renumber[i] for i in steps[n].inputs)) for n in kept),
+        renumber[output],
+    )

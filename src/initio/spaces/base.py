@@ -1,0 +1,218 @@
+"""What a search space is: named decisions, and everything that follows from them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Literal
+
+from initio.errors import InputError
+from initio.graphs import Graph
+from initio.records import Architecture
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Norm = Literal["affine", "plain", "none"]
+Init = Literal["lecun", "xavier", "he", "torch"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One categorical choice of a space."""
+
+    name: str
+    options: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An arrow of a drawn cell; `label` is the operation on it, empty for a plain connection."""
+
+    source: int
+    target: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell as people draw it: named nodes in order of computation and labelled arrows between them.
+
+    The first `n_inputs` nodes are the cell's inputs, the last one is its output.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    n_inputs: int = 1
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """How a network is built around an architecture.
+
+    Args:
+        channels: width of the first stage (of every layer for `mlp`); None takes the space's published value.
+        cells: cells in a stage (`nb201`, `nb101`) or in all (`darts`); None takes the space's published value.
+        classes: number of outputs.
+        shape: shape of one input, channels first.
+        norm: batch norm with scale and offset (`affine`), without (`plain`), or no batch norm at all (`none`).
+        init: N(0, 1/fan_in) `lecun`, N(0, 2/(fan_in + fan_out)) `xavier`, N(0, 2/fan_in) `he`, with zero biases; or
+            the layers' own default, `torch`.
+        prune: leave out operations that cannot influence the output. Published parameter counts include them.
+        auxiliary: add the auxiliary head (`darts` only).
+        drop_path: probability of dropping a path while training (`darts` only).
+    """
+
+    channels: int | None = None
+    cells: int | None = None
+    classes: int = 10
+    shape: tuple[int, ...] = (3, 32, 32)
+    norm: Norm = "affine"
+    init: Init = "lecun"
+    prune: bool = True
+    auxiliary: bool = False
+    drop_path: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "cells", "classes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
+        if not self.shape or min(self.shape) < 1:
+            raise InputError(f"shape must hold positive numbers, not {self.shape}")
+        if not 0 <= self.drop_path < 1:
+            raise InputError(f"drop_path must be in [0, 1), not {self.drop_path}")
+        for name, allowed in (("norm", ("affine", "plain", "none")), ("init", ("lecun", "xavier", "he", "torch"))):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True)
+class Space(ABC):
+    """A search space: pure data about architectures, no network is built and torch is not imported until `build`.
+
+    A subclass gives `parse`, `format`, `cells` and `network`; sampling, enumeration, neighbours and mutation follow
+    from `decisions`. Where not every combination of options is valid, `why_invalid` says so.
+    """
+
+    name: str
+    title: str
+    decisions: tuple[Decision, ...] = field(repr=False)
+
+    # --- what a space has to say ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def parse(self, text: str) -> Architecture:
+        """The architecture written as `text`, or an `InputError` that names the place."""
+
+    @abstractmethod
+    def format(self, arch: Architecture) -> str:
+        """The text that `parse` reads back to `arch`, in the notation the field already uses."""
+
+    @abstractmethod
+    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
+        """The cells as people draw them."""
+
+    @abstractmethod
+    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
+        """The whole network as data."""
+
+    def why_invalid(self, choices: tuple[int, ...]) -> str:
+        """The end of a sentence that begins with 'the architecture', or nothing when the choices are valid."""
+        return ""
+
+    def canonical(self, arch: Architecture) -> Architecture:
+        """The one representative of all architectures that must get the same score.
+
+        Only rewritings that keep every metric's value are used: those of `initio.graphs.prune`, and renaming nodes.
+        Costs (parameters, FLOPs) are counted on the architecture itself, as the published tables do.
+        """
+        return arch
+
+    # --- what follows from the decisions -------------------------------------------------------------------------
+
+    @property
+    def relaxation(self) -> tuple[Decision, ...]:
+        """The categoricals that a gradient-based search weighs."""
+        return self.decisions
+
+    def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
+        """The most probable architecture under one row of weights for each categorical of `relaxation`."""
+        return self.architecture(*(max(range(len(row)), key=row.__getitem__) for row in weights))
+
+    def architecture(self, *choices: int) -> Architecture:
+        """The architecture with these choices, checked."""
+        return self.check(Architecture(self.name, tuple(choices)))
+
+    def check(self, arch: Architecture) -> Architecture:
+        """The same architecture, or an `InputError` when it is not of this space."""
+        if arch.space != self.name:
+            raise InputError(f"the architecture is of space {arch.space!r}, not of {self.name!r}")
+        if len(arch.choices) != len(self.decisions):
+            raise InputError(f"{self.name} has {len(self.decisions)} decisions, not {len(arch.choices)}")
+        for decision, choice in zip(self.decisions, arch.choices, strict=True):
+            if not 0 <= choice < len(decision):
+                raise InputError(
+                    f"decision {decision.name!r} of {self.name} has options 0 to {len(decision) - 1}, not {choice}"
+                )
+        if reason := self.why_invalid(arch.choices):
+            raise InputError(f"the architecture {reason}")
+        return arch
+
+    def contains(self, arch: Architecture) -> bool:
+        """Whether `check` passes."""
+        try:
+            self.check(arch)
+        except InputError:
+            return False
+        return True
+
+    def count(self) -> int:
+        """How many architectures `architectures` lists."""
+        return math.prod(len(decision) for decision in self.decisions)
+
+    def architectures(self) -> Iterator[Architecture]:
+        """All architectures in the order of their choices, one at a time."""
+        for choices in itertools.product(*(range(len(decision)) for decision in self.decisions)):
+            if not self.why_invalid(choices):
+                yield Architecture(self.name, choices)
+
+    def sample(self, rng: Random) -> Architecture:
+        """A random architecture: every decision uniform, drawn again while the result is invalid."""
+        while True:
+            choices = tuple(rng.randrange(len(decision)) for decision in self.decisions)
+            if not self.why_invalid(choices):
+                return Architecture(self.name, choices)
+
+    def neighbours(self, arch: Architecture) -> Iterator[Architecture]:
+        """All valid architectures that differ in one decision."""
+        for place, decision in enumerate(self.decisions):
+            for option in range(len(decision)):
+                choices = (*arch.choices[:place], option, *arch.choices[place + 1 :])
+                if option != arch.choices[place] and not self.why_invalid(choices):
+                    yield Architecture(self.name, choices)
+
+    def mutate(self, arch: Architecture, rng: Random) -> Architecture:
+        """A random neighbour: a decision uniform among those that can change, then one of its other options."""
+        by_decision: dict[int, list[Architecture]] = {}
+        for other in self.neighbours(arch):
+            place = next(i for i, (a, b) in enumerate(zip(arch.choices, other.choices, strict=True)) if a != b)
+            by_decision.setdefault(place, []).append(other)
+        if not by_decision:
+            raise InputError(f"{self.name} has no architecture beside {self.format(arch)}")
+        return rng.choice(by_decision[rng.choice(sorted(by_decision))])
+
+    def build(self, arch: Architecture, settings: NetworkSettings | None = None, *, seed: int = 0) -> nn.Module:
+        """The network as a plain PyTorch module, initialised from `seed`."""
+        from initio.networks import build
+
+        settings = settings or NetworkSettings()
+        return build(self.network(self.check(arch), settings), settings, seed=seed)
