@@ -85,9 +85,9 @@ def prune(cell: Graph) -> Graph:
             inputs = tuple(i for i in inputs if i not in zero) or inputs[:1]
         if isinstance(op, Op) and op.kind in (SUM, IDENTITY) and len(inputs) == 1:
             alias[number] = inputs[0]
-        elif isinstance(op, Op) and (op.kind == ZERO or zero.issuperset(inputs)):
+        elif isinstance(op, Op) and (op.kind == ZERO or (op.kind != CONCAT and zero.issuperset(inputs))):
             zero.add(number)
-            steps[number] = Step(step.name, replace(op, kind=ZERO), (0,))
+            steps[number] = Step(step.name, replace(op, kind=ZERO), inputs)
         else:
             steps[number] = Step(step.name, op, inputs)
 

@@ -11,7 +11,8 @@ import binascii
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from initio.errors import InputError
@@ -31,6 +32,9 @@ def settings(**values: Scalar) -> Settings:
     >>> settings(cells=5, batch_size=64)
     (('batch_size', 64), ('cells', 5))
     """
+    for name, value in values.items():
+        if not isinstance(value, str | int | float | bool | None):
+            raise InputError(f"setting {name!r} must be a single value, not {_shown(value)}")
     return tuple(sorted(values.items()))
 
 
@@ -42,6 +46,9 @@ class Architecture:
     choices: tuple[int, ...]
 
     kind: ClassVar[str] = "architecture"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", tuple(map(int, self.choices)))  # numpy's numbers are not JSON
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values."""
@@ -103,7 +110,11 @@ class Batch:
         """The shape of one input."""
         return tuple(self.x.shape[1:])
 
-    @property
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles through the constructor, so that a worker's copy is read-only too."""
+        return Batch, (self.x, self.y, self.classes, self.source, self.mean, self.std)
+
+    @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any input, label, shape or the number of classes."""
         digest = hashlib.sha256(f"{self.x.shape} {self.classes}".encode())
@@ -154,6 +165,7 @@ class Evaluation:
     """One metric's value on one architecture.
 
     A value that does not exist is None and `flag` says why; a value to be doubted keeps its number and has a flag too.
+    `version` is that of the metric's code: a change of definition makes older values another thing.
     """
 
     architecture: Architecture
@@ -163,10 +175,13 @@ class Evaluation:
     flag: str = ""
     settings: Settings = ()  # of the network and of the metric
     data: str = ""  # fingerprint of the batch
+    version: int = 1
 
     kind: ClassVar[str] = "evaluation"
 
     def __post_init__(self) -> None:
+        if self.value is not None:
+            object.__setattr__(self, "value", float(self.value))
         if self.value is None and not self.flag:
             raise InputError(f"{self.metric} has neither a value nor a flag that says why")
         if self.value is not None and math.isnan(self.value):
@@ -182,6 +197,7 @@ class Evaluation:
             "flag": self.flag,
             "settings": _settings_to_dict(self.settings),
             "data": self.data,
+            "metric_version": self.version,
         }
 
     @classmethod
@@ -195,17 +211,20 @@ class Evaluation:
             flag=_get(data, "flag", str),
             settings=_settings_from_dict(_get(data, "settings", dict)),
             data=_get(data, "data", str),
+            version=_get(data, "metric_version", int),
         )
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a search spent."""
+    """What a search spent; `published_seconds` is the training time that the answers of a benchmark table stand for."""
 
+    steps: int = 0
     scorings: int = 0
     trainings: int = 0
     queries: int = 0
     seconds: float = 0.0
+    published_seconds: float = 0.0
     peak_bytes: int = 0
 
     kind: ClassVar[str] = "cost"
@@ -217,21 +236,24 @@ class Cost:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Cost:
         """The inverse of `to_dict`."""
-        whole = {name: _get(data, name, int) for name in ("scorings", "trainings", "queries", "peak_bytes")}
-        return cls(seconds=_get(data, "seconds", float), **whole)
+        return cls(**{item.name: _get(data, item.name, type(item.default)) for item in fields(cls)})
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search chose, what it looked at on the way, and what that cost."""
+    """What a search chose, what it looked at on the way, and what that cost.
+
+    A row of `trace` is one step of the search, named values of its own choosing. Two runs are equal when they chose and
+    saw the same; their cost does not count.
+    """
 
     method: str
     space: str
     seed: int
     chosen: tuple[Architecture, ...]  # one, or the members of an ensemble; best first
     settings: Settings = ()
-    trace: tuple[Evaluation, ...] = ()
-    cost: Cost = field(default_factory=Cost)
+    trace: tuple[Settings, ...] = ()
+    cost: Cost = field(default_factory=Cost, compare=False)
     versions: Settings = ()  # of initio, torch, python
 
     kind: ClassVar[str] = "search result"
@@ -244,7 +266,7 @@ class SearchResult:
             "seed": self.seed,
             "chosen": [arch.to_dict() for arch in self.chosen],
             "settings": _settings_to_dict(self.settings),
-            "trace": [evaluation.to_dict() for evaluation in self.trace],
+            "trace": [_settings_to_dict(row) for row in self.trace],
             "cost": self.cost.to_dict(),
             "versions": _settings_to_dict(self.versions),
         }
@@ -258,7 +280,7 @@ class SearchResult:
             seed=_get(data, "seed", int),
             chosen=tuple(Architecture.from_dict(item) for item in _items(data, "chosen", dict)),
             settings=_settings_from_dict(_get(data, "settings", dict)),
-            trace=tuple(Evaluation.from_dict(item) for item in _items(data, "trace", dict)),
+            trace=tuple(_settings_from_dict(row) for row in _items(data, "trace", dict)),
             cost=Cost.from_dict(_get(data, "cost", dict)),
             versions=_settings_from_dict(_get(data, "versions", dict)),
         )
@@ -334,29 +356,26 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _number(value: float | None) -> float | str | None:
-    """JSON has no infinity; it travels as a string."""
-    return str(value) if value is not None and math.isinf(value) else value
+def _number(value: float | None) -> float | dict[str, str] | None:
+    """JSON has no infinity; it travels as an object."""
+    if value is not None and math.isnan(value):
+        raise InputError("a value is NaN: a value that does not exist is None with a flag")
+    return {"float": str(value)} if value is not None and math.isinf(value) else value
 
 
 def _optional_float(data: dict[str, Any], name: str) -> float | None:
-    value = data.get(name)
-    if value is None or value in ("inf", "-inf"):
-        return None if value is None else float(value)
-    number: float = _get(data, name, float)
+    value = _from_number(data.get(name))
+    number: float | None = None if value is None else _get({name: value}, name, float)
     return number
 
 
-def _settings_to_dict(values: Settings) -> dict[str, Scalar]:
+def _from_number(value: Any) -> Any:
+    return float(value["float"]) if value in ({"float": "inf"}, {"float": "-inf"}) else value
+
+
+def _settings_to_dict(values: Settings) -> dict[str, Any]:
     return {name: _number(value) if isinstance(value, float) else value for name, value in values}
 
 
 def _settings_from_dict(data: dict[str, Any]) -> Settings:
-    for name, value in data.items():
-        if not isinstance(value, str | int | float | bool | None):
-            raise InputError(f"setting {name!r} must be a single value, not {_shown(value)}")
-    return settings(**{name: _float_if_infinite(value) for name, value in data.items()})
-
-
-def _float_if_infinite(value: Scalar) -> Scalar:
-    return float(value) if value in ("inf", "-inf") and isinstance(value, str) else value
+    return settings(**{name: _from_number(value) for name, value in data.items()})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,8 @@ from initio.records import Architecture
 
 if TYPE_CHECKING:
     from torch import nn
+
+MAX_DRAWS = 1_000_000
 
 Norm = Literal["affine", "plain", "none"]
 Init = Literal["lecun", "xavier", "he", "torch"]
@@ -97,10 +100,10 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class Space(ABC):
-    """A search space: pure data about architectures, no network is built and torch is not imported until `build`.
+    """A search space: pure data about architectures; torch is not imported until `build`.
 
-    A subclass gives `parse`, `format`, `cells` and `network`; sampling, enumeration, neighbours and mutation follow
-    from `decisions`. Where not every combination of options is valid, `why_invalid` says so.
+    Sampling, enumeration, neighbours and mutation follow from `decisions`. Where not every combination of options is
+    valid, `why_invalid` says so.
     """
 
     name: str
@@ -122,35 +125,35 @@ class Space(ABC):
         """The cells as people draw them."""
 
     @abstractmethod
-    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
-        """The whole network as data."""
+    def build(self, arch: Architecture, settings: NetworkSettings | None = None, *, seed: int = 0) -> nn.Module:
+        """The network as a plain PyTorch module; a `GraphSpace` initialises it from `seed`."""
 
     def why_invalid(self, choices: tuple[int, ...]) -> str:
         """The end of a sentence that begins with 'the architecture', or nothing when the choices are valid."""
         return ""
 
+    def connected(self, arch: Architecture) -> bool:
+        """Whether the output depends on the input."""
+        return True
+
     def canonical(self, arch: Architecture) -> Architecture:
-        """The one representative of all architectures that must get the same score.
+        """The one representative of all architectures that must get the same score; it may be of a larger space.
 
         Only rewritings that keep every metric's value are used: those of `initio.graphs.prune`, and renaming nodes.
         Costs (parameters, FLOPs) are counted on the architecture itself, as the published tables do.
         """
         return arch
 
-    # --- what follows from the decisions -------------------------------------------------------------------------
-
     @property
     def relaxation(self) -> tuple[Decision, ...]:
         """The categoricals that a gradient-based search weighs."""
         return self.decisions
 
-    def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
-        """The most probable architecture under one row of weights for each categorical of `relaxation`."""
-        return self.architecture(*(max(range(len(row)), key=row.__getitem__) for row in weights))
+    # --- what follows from the decisions -------------------------------------------------------------------------
 
     def architecture(self, *choices: int) -> Architecture:
         """The architecture with these choices, checked."""
-        return self.check(Architecture(self.name, tuple(choices)))
+        return self.check(Architecture(self.name, choices))
 
     def check(self, arch: Architecture) -> Architecture:
         """The same architecture, or an `InputError` when it is not of this space."""
@@ -177,7 +180,9 @@ class Space(ABC):
 
     def count(self) -> int:
         """How many architectures `architectures` lists."""
-        return math.prod(len(decision) for decision in self.decisions)
+        if type(self).why_invalid is Space.why_invalid:
+            return math.prod(len(decision) for decision in self.decisions)
+        return sum(1 for _ in self.architectures())
 
     def architectures(self) -> Iterator[Architecture]:
         """All architectures in the order of their choices, one at a time."""
@@ -187,32 +192,83 @@ class Space(ABC):
 
     def sample(self, rng: Random) -> Architecture:
         """A random architecture: every decision uniform, drawn again while the result is invalid."""
-        while True:
+        for _ in range(MAX_DRAWS):
             choices = tuple(rng.randrange(len(decision)) for decision in self.decisions)
             if not self.why_invalid(choices):
                 return Architecture(self.name, choices)
+        raise InputError(f"no valid architecture of {self.name} in {MAX_DRAWS} random draws")
 
     def neighbours(self, arch: Architecture) -> Iterator[Architecture]:
         """All valid architectures that differ in one decision."""
-        for place, decision in enumerate(self.decisions):
-            for option in range(len(decision)):
-                choices = (*arch.choices[:place], option, *arch.choices[place + 1 :])
-                if option != arch.choices[place] and not self.why_invalid(choices):
-                    yield Architecture(self.name, choices)
+        for place in range(len(self.decisions)):
+            yield from self._others(arch, place)
+
+    def _others(self, arch: Architecture, place: int) -> Iterator[Architecture]:
+        for option in range(len(self.decisions[place])):
+            choices = (*arch.choices[:place], option, *arch.choices[place + 1 :])
+            if option != arch.choices[place] and not self.why_invalid(choices):
+                yield Architecture(self.name, choices)
 
     def mutate(self, arch: Architecture, rng: Random) -> Architecture:
         """A random neighbour: a decision uniform among those that can change, then one of its other options."""
-        by_decision: dict[int, list[Architecture]] = {}
-        for other in self.neighbours(arch):
-            place = next(i for i, (a, b) in enumerate(zip(arch.choices, other.choices, strict=True)) if a != b)
-            by_decision.setdefault(place, []).append(other)
-        if not by_decision:
-            raise InputError(f"{self.name} has no architecture beside {self.format(arch)}")
-        return rng.choice(by_decision[rng.choice(sorted(by_decision))])
+        places = list(range(len(self.decisions)))
+        rng.shuffle(places)
+        for place in places:
+            if others := list(self._others(arch, place)):
+                return rng.choice(others)
+        raise InputError(f"{self.name} has no architecture beside {self.format(arch)}")
+
+    def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
+        """The connected architecture with the largest sum of weights, one row for each categorical of `relaxation`.
+
+        Ties go to the option that comes first. The best choices are tried first, then the next best, so a
+        disconnected or invalid optimum gives way to the nearest one that is neither.
+        """
+        ranked = [sorted(range(len(row)), key=lambda option: (-row[option], option)) for row in weights]
+        loss = [[row[order[0]] - row[o] for o in order] for row, order in zip(weights, ranked, strict=True)]
+        start = (0,) * len(ranked)
+        queue, seen = [(0.0, start)], {start}
+        while queue:
+            _, ranks = heapq.heappop(queue)
+            choices = tuple(order[rank] for order, rank in zip(ranked, ranks, strict=True))
+            if not self.why_invalid(choices) and self.connected(arch := Architecture(self.name, choices)):
+                return arch
+            for place in range(len(ranks)):
+                following = (*ranks[:place], ranks[place] + 1, *ranks[place + 1 :])
+                if following[place] < len(ranked[place]) and following not in seen:
+                    seen.add(following)
+                    total = sum(row[rank] for row, rank in zip(loss, following, strict=True))
+                    heapq.heappush(queue, (total, following))
+        raise InputError(f"{self.name} has no connected architecture")
+
+
+@dataclass(frozen=True)
+class GraphSpace(Space):
+    """A space whose networks are described as data; the fields are the size of its published networks."""
+
+    default_channels: int
+    default_cells: int = 1
+
+    @abstractmethod
+    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
+        """The whole network as data."""
+
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """The same settings with the space's own width and number of cells where none are given."""
+        return replace(
+            settings, channels=settings.channels or self.default_channels, cells=settings.cells or self.default_cells
+        )
+
+    def size(self, settings: NetworkSettings) -> tuple[int, int]:
+        """Channels and cells as `resolve` gives them."""
+        settings = self.resolve(settings)
+        assert settings.channels is not None
+        assert settings.cells is not None
+        return settings.channels, settings.cells
 
     def build(self, arch: Architecture, settings: NetworkSettings | None = None, *, seed: int = 0) -> nn.Module:
         """The network as a plain PyTorch module, initialised from `seed`."""
         from initio.networks import build
 
-        settings = settings or NetworkSettings()
+        settings = self.resolve(settings or NetworkSettings())
         return build(self.network(self.check(arch), settings), settings, seed=seed)

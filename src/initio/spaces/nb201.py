@@ -1,16 +1,211 @@
-"""NAS-Bench-201, the topology space of NATS-Bench: 6 edges between 4 nodes, 5 operations, 15,625 cells."""
+"""NAS-Bench-201 (Dong and Yang, 2020), the topology space of NATS-Bench: 6 edges between 4 nodes, 5 operations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import CONCAT, SUM, ZERO, Builder, Graph, Op, prune
+from initio.graphs import SUM, Builder, Graph, Op, prune
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, NetworkSettings, Space
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # the order of the text form
+STAGES = 3
+
+
+@dataclass(frozen=True)
+class NB201Space(GraphSpace):
+    """Cells written `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`: for each node, its incoming edges and their sources.
+
+    >>> arch = NB201.parse("|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|")
+    >>> arch.choices
+    (3, 1, 0, 0, 2, 4)
+    >>> NB201.count()
+    15625
+    """
+
+    def parse(self, text: str) -> Architecture:
+        """Reads the benchmark's own strings; the sources must be in order."""
+        nodes = text.strip().split("+")
+        if len(nodes) != 3:
+            raise InputError(f"an nb201 cell has 3 nodes joined by '+', as in {self.format(self._first)}, not {len(nodes)}")
+        choices = []
+        for number, node in enumerate(nodes, start=1):
+            edges = node.split("|")
+            if len(edges) < 3 or edges[0] or edges[-1]:
+                raise InputError(f"node {number} of the nb201 cell must look like '|op~0|...|', not {node!r}")
+            if len(edges) - 2 != number:
+                raise InputError(f"node {number} of the nb201 cell needs {number} incoming edges, not {len(edges) - 2}")
+            for source, edge in enumerate(edges[1:-1]):
+                choices.append(self._parse_edge(edge, number, source))
+        return self.architecture(*choices)
+
+    @staticmethod
+    def _parse_edge(edge: str, number: int, source: int) -> int:
+        match = re.fullmatch(r"(.*)~(.*)", edge, re.DOTALL)
+        if not match or match[2] != str(source):
+            raise InputError(f"edge {source + 1} of node {number} must look like 'op~{source}', not {edge!r}")
+        if match[1] not in OPS:
+            raise InputError(
+                f"edge {source + 1} of node {number} has an unknown operation {match[1]!r}: "
+                + did_you_mean(match[1], list(OPS))
+            )
+        return OPS.index(match[1])
+
+    @property
+    def _first(self) -> Architecture:
+        return Architecture(self.name, (0,) * 6)
+
+    def format(self, arch: Architecture) -> str:
+        """The benchmark's own string."""
+        ops = iter(self.check(arch).choices)
+        return "+".join(
+            "|" + "".join(f"{OPS[next(ops)]}~{source}|" for source in range(node)) for node in (1, 2, 3)
+        )
+
+    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
+        """One cell; `none` edges are kept, for the reader to see."""
+        edges = tuple(Edge(s, t, OPS[op]) for (s, t), op in zip(EDGES, arch.choices, strict=True))
+        return (Cell("cell", ("input", "1", "2", "output"), edges),)
+
+    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
+        """3x3 stem, 3 stages of `cells` cells (5) at C, 2C, 4C channels (16), a residual reduction between stages."""
+        c, cells = self.size(settings)
+        net = Builder()
+        x = net("stem", Op("conv3x3-bn", settings.shape[0], c), 0)
+        for stage in range(STAGES):
+            if stage:
+                x = net(f"reduction_{stage}", Op("residual_reduce", c, 2 * c, 2), x)
+                c *= 2
+            cell = cell_graph(arch, c)
+            cell = prune(cell) if settings.prune else cell
+            for number in range(cells):
+                x = net(f"stage_{stage + 1}_cell_{number + 1}", cell, x)
+        x = net("head", Op("bn_relu", c, c), x)
+        x = net("pool", Op("global_pool", c, c), x)
+        return net.graph(net("classifier", Op("linear", c, settings.classes), x))
+
+    def connected(self, arch: Architecture) -> bool:
+        """Whether some path from input to output has no `none`."""
+        return bool(graph_key(arch.choices)[1])
+
+    def canonical(self, arch: Architecture) -> Architecture:
+        """The first architecture with the same `graph_key`: 5,260 classes instead of 15,625."""
+        return Architecture(self.name, _representatives()[graph_key(self.check(arch).choices)])
+
+
+def cell_graph(arch: Architecture, channels: int) -> Graph:
+    """The cell as written: six edges, three sums."""
+    cell = Builder()
+    values = [0]
+    edges = list(zip(EDGES, arch.choices, strict=True))
+    for node in (1, 2, 3):
+        incoming = [
+            cell(f"edge_{s}_{t}", Op(_kind(op), channels, channels), values[s]) for (s, t), op in edges if t == node
+        ]
+        values.append(cell(f"node_{node}", Op(SUM), *incoming))
+    return cell.graph(values[-1])
+
+
+def _kind(op: int) -> str:
+    return "identity" if OPS[op] == "skip_connect" else OPS[op]
+
+
+def paper_key(choices: tuple[int, ...]) -> str:
+    """The benchmark's own notion of equality, by which it has 6,466 distinct cells.
+
+    Each node is written as the sum of what it receives, sorted; a skip is its source, and `#` stands for zero. Zeros
+    remain in the sums, so some equal functions keep different keys.
+    """
+    nodes = ["0"]
+    for node in (1, 2, 3):
+        terms = []
+        for (source, target), op in zip(EDGES, choices, strict=True):
+            if target == node:
+                zero = OPS[op] == "none" or nodes[source] == "#"
+                skip = OPS[op] == "skip_connect"
+                terms.append("#" if zero else nodes[source] if skip else f"({nodes[source]})@{OPS[op]}")
+        nodes.append("+".join(sorted(terms)))
+    return nodes[-1]
+
+
+Sum = tuple[tuple[int, int], ...]  # (term, how often), sorted; term −1 is the cell's input
+Key = tuple[tuple[tuple[str, Sum], ...], Sum]
+
+
+def graph_key(choices: tuple[int, ...]) -> Key:
+    """Equal for cells that are the same graph: 5,260 distinct ones.
+
+    A node is a sum of terms, each an operation on such a sum. Zeros and what the output does not use are dropped, skips
+    are folded, nested sums flattened. Every convolution keeps its identity, since its weights are its own; two poolings
+    of the same sum are one value that is added twice.
+    """
+    terms: list[tuple[str, Sum]] = []
+    nodes: list[Counter[int]] = [Counter({-1: 1})]
+    for node in (1, 2, 3):
+        total: Counter[int] = Counter()
+        for (source, target), op in zip(EDGES, choices, strict=True):
+            if target != node or OPS[op] == "none" or not nodes[source]:
+                continue
+            if OPS[op] == "skip_connect":
+                total += nodes[source]
+                continue
+            term = (OPS[op], tuple(sorted(nodes[source].items())))
+            if OPS[op] != "avg_pool_3x3" or term not in terms:
+                terms.append(term)
+                total[len(terms) - 1] += 1
+            else:
+                total[terms.index(term)] += 1
+        nodes.append(total)
+    return _renamed(terms, tuple(sorted(nodes[3].items())))
+
+
+def _renamed(terms: list[tuple[str, Sum]], output: Sum) -> Key:
+    """The smallest way to number the live terms; only terms that unfold to the same expression can change places."""
+    live: set[int] = set()
+    todo = [term for term, _ in output]
+    while todo:
+        if (term := todo.pop()) >= 0 and term not in live:
+            live.add(term)
+            todo += [source for source, _ in terms[term][1]]
+    unfolded: dict[int, str] = {-1: "x"}
+    for term in sorted(live):
+        op, sources = terms[term]
+        unfolded[term] = f"{op}({'+'.join(sorted(f'{n}*{unfolded[s]}' for s, n in sources))})"
+    groups: dict[str, list[int]] = {}
+    for term in sorted(live):
+        groups.setdefault(unfolded[term], []).append(term)
+
+    def key(order: list[int]) -> Key:
+        name = {-1: -1} | {term: number for number, term in enumerate(order)}
+        renamed = (tuple(sorted((name[s], n) for s, n in terms[term][1])) for term in order)
+        return (
+            tuple((terms[term][0], sources) for term, sources in zip(order, renamed, strict=True)),
+            tuple(sorted((name[s], n) for s, n in output)),
+        )
+
+    orders = product(*(permutations(groups[expression]) for expression in sorted(groups)))
+    return min(key([term for group in order for term in group]) for order in orders)
+
+
+@cache
+def _representatives() -> dict[Key, tuple[int, ...]]:
+    """For every class, its first member in the order of choices."""
+    first: dict[Key, tuple[int, ...]] = {}
+    for choices in product(range(len(OPS)), repeat=len(EDGES)):
+        first.setdefault(graph_key(choices), choices)
+    return first
+
+
+NB201 = NB201Space(
+    name="nb201",
+    title="NAS-Bench-201: 6 edges between 4 nodes, 5 operations",
+    decisions=tuple(Decision(f"edge {s}-{t}", OPS) for s, t in EDGES),
+    default_channels=16,
+    default_cells=5,
+)

@@ -1,0 +1,7 @@
+"""`python -m initio` is `initio`."""
+
+import sys
+
+from initio.cli import main
+
+sys.exit(main())

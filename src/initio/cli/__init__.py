@@ -1,0 +1,168 @@
+"""The command line: one command a file, each a frozen dataclass whose fields are its options.
+
+jsonargparse derives from the fields the options, the help, `--config FILE` and `--print_config`. A command's module is
+imported when the command is called, so the overview needs neither torch nor anything else that is slow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
+
+from initio.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+
+COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class of that name in the module of that name
+    "demo": "choose an architecture from noise, save the run, draw the cell",
+    "spaces": "list the search spaces",
+    "sample": "draw random architectures",
+    "show": "draw an architecture in the terminal or as a picture",
+}
+
+
+class Command(Protocol):
+    """What a command's class has: typed fields, and one verb that prints."""
+
+    def run(self) -> None:
+        """Does it; bad input raises `InputError`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    except InputError as error:
+        print(f"initio: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # the reader of our output is gone, as in `initio spaces | head -1`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        print(f"initio: {_os_error(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("initio: interrupted", file=sys.stderr)
+        return 130
+
+
+def _main(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if argv[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"initio {version('initio')}")
+        return 0
+    name = argv[0]
+    if name not in COMMANDS:
+        raise InputError(f"there is no command {name!r}: {did_you_mean(name, list(COMMANDS))}")
+    command = load_command(name)
+    values = _parse(parser(name), command, argv[1:])
+    if values is not None:
+        command(**values).run()
+        sys.stdout.flush()
+    return 0
+
+
+def overview() -> str:
+    """The text of `initio --help`."""
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        [
+            "usage: initio COMMAND [options]",
+            "",
+            "Finds good neural networks before any training, from gradients and the neural tangent kernel.",
+            "",
+            "commands:",
+            *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
+            "",
+            "initio COMMAND --help explains the options of a command; --config FILE reads them from YAML,",
+            "--print_config writes them. initio --version prints the version.",
+        ]
+    )
+
+
+def load_command(name: str) -> type[Any]:
+    """The dataclass of a command."""
+    class_name = name.title().replace("-", "")
+    command: type[Any] = getattr(importlib.import_module(f"initio.cli.{name.replace('-', '_')}"), class_name)
+    return command
+
+
+def parser(name: str) -> ArgumentParser:
+    """The command's argument parser."""
+    from jsonargparse import ArgumentParser
+
+    class Parser(ArgumentParser):
+        def format_help(self) -> str:
+            return _hyphens(super().format_help())
+
+    summary = COMMANDS[name]
+    made = Parser(prog=f"initio {name}", exit_on_error=False, description=summary[0].upper() + summary[1:] + ".")
+    made.add_argument("--config", action="config", help="Read options from this YAML file.")
+    made.add_class_arguments(load_command(name), as_positional=True)
+    return made
+
+
+def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[str, Any] | None:
+    """The options of the command, None when help or the configuration was printed instead."""
+    from argparse import ArgumentError
+
+    try:
+        namespace = made.parse_args(_normalised(command, argv))
+    except ArgumentError as error:
+        raise InputError(_one_sentence(str(error), f"{made.prog} --help")) from None
+    except SystemExit as stop:
+        if stop.code:
+            raise
+        return None
+    return {field.name: namespace[field.name] for field in dataclasses.fields(command)}
+
+
+def _normalised(command: type[Any], argv: list[str]) -> list[str]:
+    """Options as the parser knows them: `--batch-size 8`, `-n 5` and a bare `--json` become what it wants to see."""
+    hints = get_type_hints(command)
+    short: dict[str, str] = getattr(command, "SHORT", {})
+    flags = {f"--{field.name}" for field in dataclasses.fields(command) if hints[field.name] is bool}
+    tokens = []
+    for place, token in enumerate(argv):
+        if token == "--":
+            return tokens + argv[place:]
+        if token.startswith("--") or token in short:
+            option, equals, value = token.partition("=")
+            option = short.get(option) or "--" + option[2:].replace("-", "_")
+            bare = option in flags and not equals and argv[place + 1 : place + 2] not in (["true"], ["false"])
+            token = option + equals + value + ("=true" if bare else "")
+        tokens.append(token)
+    return tokens
+
+
+def _hyphens(text: str) -> str:
+    """Options are shown with hyphens; underscores work as well."""
+    return re.sub(r"--(?!print_config)\w+", lambda match: match[0].replace("_", "-"), text)
+
+
+def _one_sentence(message: str, help_command: str) -> str:
+    """jsonargparse's message in one line: which option, what was wrong, what would be right."""
+    text = " ".join(message.split())
+    text = re.sub(r"[Pp]arser key \"(\w+)\": ?", lambda m: f"--{m[1].replace('_', '-')}: ", text)
+    text = re.sub(r"typing\.Literal\[(.*?)\]", r"one of \1", text)
+    text = re.sub(r"Expected an? <class '(\w+)'>", r"expected a value of type \1", text)
+    text = text.replace("Expected a one of", "expected one of").replace(". Got value: ", ", got ")
+    text = re.sub(r"the following arguments are required: (.*)", r"missing \1", text)
+    text = text.rstrip(".")
+    text = text if len(text) <= 300 else text[:297] + "..."
+    return f"{text} (see {help_command})"
+
+
+def _os_error(error: OSError) -> str:
+    where = f" {error.filename!r}" if error.filename else ""
+    return f"cannot use the file{where}: {error.strerror or error}"

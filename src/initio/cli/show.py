@@ -1,0 +1,101 @@
+"""`initio show ARCH`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from initio.errors import InputError
+from initio.records import Architecture, SearchResult, from_json
+from initio.spaces import Genotype, NetworkSettings, get_space, parse
+from initio.spaces.base import Cell
+from initio.spaces.darts import DARTS
+
+
+@dataclass(frozen=True)
+class Show:
+    """Draws an architecture.
+
+    Args:
+        architecture: in its space's own notation, a published cell by name (darts_v2), a JSON file, or a run folder.
+        out: also write a picture: a file that ends in .svg, .pdf or .png.
+        cost: also count parameters and FLOPs of the published network on 32x32 images.
+        json: print JSON instead of a drawing.
+    """
+
+    architecture: str
+    out: str | None = None
+    cost: bool = False
+    json: bool = False
+
+    def run(self) -> None:
+        """Prints the drawing, then the notation."""
+        from initio.report import draw_text, save_picture
+
+        shown = read_architecture(self.architecture)
+        cells, facts = _describe(shown)
+        if self.cost:
+            facts |= _cost(shown)
+        if self.out:
+            save_picture(cells, Path(self.out))
+            facts["picture"] = self.out
+        if self.json:
+            print(json.dumps(facts, indent=2))
+            return
+        print(draw_text(cells, width=shutil.get_terminal_size((100, 24)).columns))
+        print()
+        width = max(map(len, facts))
+        for name, value in facts.items():
+            print(f"{name:<{width}}  {value}")
+
+
+def read_architecture(text: str) -> Architecture | Genotype:
+    """The architecture that the user names: notation, published cell, JSON file or run folder."""
+    path = Path(text)
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError):  # too long for a path: a notation
+        is_file = is_folder = False
+    if is_folder:
+        path = path / "result.json"
+        if not path.is_file():
+            raise InputError(f"the folder {text!r} is not a run: it has no result.json")
+    if not (is_file or is_folder):
+        return parse(text)
+    try:
+        content = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is not a text file") from None
+    if '"search result"' in content:
+        return from_json(SearchResult, content, where=str(path)).chosen[0]
+    try:
+        return parse(content)
+    except InputError as error:
+        raise InputError(f"{str(path)!r}: {error}") from None
+
+
+def _describe(shown: Architecture | Genotype) -> tuple[tuple[Cell, ...], dict[str, object]]:
+    if isinstance(shown, Genotype):
+        return shown.cells(), {"space": "outside darts (published cell)", "notation": str(shown)}
+    space = get_space(shown.space)
+    facts: dict[str, object] = {"space": space.name, "notation": space.format(shown)}
+    if (canonical := space.canonical(shown)) != shown:
+        facts["same network as"] = get_space(canonical.space).format(canonical)
+    if not space.connected(shown):
+        facts["warning"] = "no path connects the input with the output"
+    return space.cells(shown), facts
+
+
+def _cost(shown: Architecture | Genotype) -> dict[str, object]:
+    from initio.networks import count
+
+    settings = NetworkSettings(prune=False)
+    if isinstance(shown, Genotype):
+        graph = shown.network(settings, *DARTS.size(settings))
+    else:
+        space = get_space(shown.space)
+        graph = space.network(shown, settings)
+    cost = count(graph, settings)
+    return {"parameters": f"{cost.parameters:,}", "FLOPs": f"{cost.flops:,}", "layers": cost.layers}

@@ -1,0 +1,132 @@
+"""From arrays as files hold them to a `Dataset`: the checks and conventions that all readers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from initio.data import statistics
+from initio.data.dataset import Dataset
+from initio.errors import InputError
+
+P = TypeVar("P")
+
+MOST_CLASSES = 1_000_000  # a label beyond it is damage: no output layer could have that many units
+
+
+@dataclass(frozen=True)
+class Part:
+    """The training or the test part, checked: uint8 or float32 (n, c, h, w) or (n, f), and int64 labels."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    where: str  # names the labels in errors
+
+
+def part(images: np.ndarray, labels: np.ndarray, where: str) -> Part:
+    """Checks one part's arrays; `where` names their file.
+
+    >>> part(np.zeros((2, 8, 8), dtype=np.uint8), np.array([0, 1]), "toy.npz").images.shape
+    (2, 1, 8, 8)
+    """
+    x, y = _images(images, where), _labels(labels, where)
+    if len(x) != len(y):
+        raise InputError(f"{where} has {len(x)} images but {len(y)} labels: there must be as many of both")
+    return Part(x, y, where)
+
+
+def dataset(
+    name: str,
+    split: str,
+    parts: Mapping[str, Part],
+    class_names: tuple[str, ...] = (),
+    classes: int | None = None,
+) -> Dataset:
+    """The asked part as a `Dataset`, with the training part's normalisation."""
+    train = wanted("train", parts, name)
+    chosen = wanted(split, parts, name)
+    if chosen.images.shape[1:] != train.images.shape[1:]:
+        raise InputError(
+            f"{chosen.where} has images of shape {chosen.images.shape[1:]}, "
+            f"the training part of {train.images.shape[1:]}"
+        )
+    if classes is None:
+        classes = len(class_names) or 1 + max(int(p.labels.max()) for p in parts.values())
+    for each in parts.values():
+        check_range(each.labels, classes, each.where)
+    mean, std = statistics.of_array(train.images)
+    return Dataset(name, chosen.images, chosen.labels, classes, class_names, split, mean, std)
+
+
+def wanted(split: str, parts: Mapping[str, P], name: str) -> P:
+    """The part `split`, or a sentence on what there is."""
+    if split not in ("train", "test"):
+        raise InputError(f"the split must be 'train' or 'test', not {split!r}")
+    if split not in parts:
+        raise InputError(f"{name} has no {split} part, only {' and '.join(parts)}")
+    return parts[split]
+
+
+def check_range(labels: np.ndarray, classes: int, where: str) -> None:
+    """Refuses labels outside 0..classes-1.
+
+    >>> check_range(np.array([0, 1, 12]), classes=10, where="toy.npz")
+    Traceback (most recent call last):
+    initio.errors.InputError: label 12 of sample 2 in toy.npz is out of range: there are classes 0 to 9
+    """
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise InputError(
+            f"label {labels[wrong[0]]} of sample {wrong[0]} in {where} is out of range: "
+            f"there are classes 0 to {classes - 1}"
+        )
+
+
+def _labels(labels: np.ndarray, where: str) -> np.ndarray:
+    y = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if y.ndim != 1 or y.dtype.kind not in "biuf":
+        raise InputError(
+            f"the labels in {where} must be one whole number a sample, not {y.dtype} of shape {y.shape}"
+        )
+    if y.dtype.kind == "f":
+        wrong = np.flatnonzero(~np.isfinite(y) | (y != np.trunc(y)))
+        if len(wrong):
+            raise InputError(f"label {y[wrong[0]]} of sample {wrong[0]} in {where} is not a whole number")
+    check_range(y, MOST_CLASSES, where)  # before the cast: it could wrap around
+    return y.astype(np.int64)
+
+
+def _images(images: np.ndarray, where: str) -> np.ndarray:
+    if images.dtype.kind not in "biuf":
+        raise InputError(f"the images in {where} must be numbers, not {images.dtype}")
+    if images.ndim not in (2, 3, 4) or 0 in images.shape:
+        raise InputError(
+            f"the images in {where} have shape {images.shape}: they must be (n, height, width, channels), "
+            f"(n, channels, height, width), (n, height, width) or (n, features), and not empty"
+        )
+    x = _channels_first(images)
+    if x.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32)
+        wrong = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+        if len(wrong):
+            raise InputError(f"sample {wrong[0]} in {where} holds a value that is not a finite number")
+    return np.ascontiguousarray(x)
+
+
+def _channels_first(images: np.ndarray) -> np.ndarray:
+    """(n, c, h, w) from any order of axes.
+
+    Channels are the axis, second or last, that alone has 1 or 3 entries, else the shorter, else the second.
+    """
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 2:
+        return images
+    first, last = images.shape[1], images.shape[3]
+    usual = (1, 3)
+    channels_last = last in usual if (first in usual) != (last in usual) else last < first
+    return np.moveaxis(images, 3, 1) if channels_last else images

@@ -1,0 +1,124 @@
+"""Image files: one picture as an array, and ImageFolder trees, whose pictures are read when drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from initio.data import statistics
+from initio.data.arrays import wanted
+from initio.data.dataset import Dataset, Images
+from initio.data.draw import INPUTS, generator
+from initio.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "BMP",
+    "GIF",
+    "WEBP",
+    "TIFF",
+    "PPM",
+)  # none that starts another program, as EPS would
+EIGHT_BIT = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"}
+SAMPLE = 4096  # pictures that the normalisation of a large tree is measured on
+TEST_FOLDERS = ("test", "val", "valid", "validation")
+
+
+@dataclass(frozen=True)
+class PictureFiles:
+    """Pictures in files, as `Images`."""
+
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return read_picture(self.paths[index])
+
+    def where(self, index: int) -> str:
+        """The file."""
+        return str(self.paths[index])
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """One picture as uint8 (3, height, width); grey becomes three equal channels, transparency is dropped."""
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            return rgb(image)
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
+        # Pillow's own sentence on an unknown format repeats the path.
+        reason = (
+            "its format is not recognised" if "cannot identify" in str(error) else str(error).split("\n")[0]
+        )
+        raise InputError(f"{path} is not a readable image: {reason or type(error).__name__}") from None
+
+
+def rgb(image: Image) -> np.ndarray:
+    """A Pillow image as uint8 (3, height, width)."""
+    if image.mode not in EIGHT_BIT:
+        raise ValueError(f"its pixels are of type {image.mode}, not 8 bits a channel")
+    opaque = (
+        image.convert("RGBA") if image.mode in ("P", "PA", "LA") else image
+    )  # a palette may hold transparency
+    return np.moveaxis(np.asarray(opaque.convert("RGB"), dtype=np.uint8), -1, 0)
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The visible folders in a folder, by name."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def read_image_folder(root: Path, split: str) -> Dataset:
+    """root/class/*.png, or root/train/class/*.png with root/test (or val); classes are numbered by name."""
+    roots = {"train": root}
+    if (root / "train").is_dir() and class_folders(root / "train"):
+        tests = [root / name for name in TEST_FOLDERS if (root / name).is_dir()]
+        roots = {"train": root / "train"} | ({"test": tests[0]} if tests else {})
+    folder = wanted(split, roots, str(root))
+    class_names = tuple(path.name for path in class_folders(roots["train"]))
+    train, train_labels = _tree(roots["train"], class_names)
+    images, labels = (train, train_labels) if split == "train" else _tree(folder, class_names)
+    mean, std = sampled_statistics(train)
+    return Dataset(root.resolve().name, images, labels, len(class_names), class_names, split, mean, std)
+
+
+def sampled_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std of each channel; of more than SAMPLE pictures, over a fixed random SAMPLE of them."""
+    return statistics.of_bytes(images[i].reshape(3, -1) for i in _sample(len(images)))
+
+
+def _sample(n: int) -> Iterator[int]:
+    return (int(i) for i in (range(n) if n <= SAMPLE else generator(0, INPUTS).permutation(n)[:SAMPLE]))
+
+
+def _tree(folder: Path, class_names: tuple[str, ...]) -> tuple[PictureFiles, np.ndarray]:
+    paths, labels = list[Path](), list[int]()
+    for class_folder in class_folders(folder):
+        if class_folder.name not in class_names:
+            raise InputError(f"{class_folder} is a class that the training part does not have")
+        found = sorted(p for p in class_folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        if not found:
+            raise InputError(
+                f"{class_folder} holds no images: each class folder needs at least one of {_endings()}"
+            )
+        paths += found
+        labels += [class_names.index(class_folder.name)] * len(found)
+    if not paths:
+        raise InputError(f"{folder} holds no class folders with images")
+    return PictureFiles(tuple(paths)), np.array(labels, dtype=np.int64)
+
+
+def _endings() -> str:
+    return ", ".join(sorted(SUFFIXES))

@@ -1,0 +1,157 @@
+"""One text names any data: `load`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from initio.data.arrays import wanted
+from initio.data.cifar import find_layout, read_cifar
+from initio.data.dataset import Dataset
+from initio.data.digits import read_digits
+from initio.data.gaussian import Noise
+from initio.data.hub import read_hub
+from initio.data.idx import idx_files, read_idx_folder
+from initio.data.npz import read_npz
+from initio.data.pictures import SUFFIXES, class_folders, read_image_folder
+from initio.data.resize import Pixels, height_and_width
+from initio.errors import InputError, did_you_mean
+
+Data = Dataset | Noise
+
+DATA_FOLDER = "INITIO_DATA"  # the environment variable
+DEBIAN_FOLDER = Path("/usr/share/datasets")
+DEBIAN_NAMES = ("fashion-mnist", "mnist")
+ARCHIVES = {  # the folders that the published archives unpack to
+    "cifar10": ("cifar-10-batches-py", "cifar-10-batches-bin"),
+    "cifar100": ("cifar-100-python", "cifar-100-binary"),
+    "mnist": ("MNIST/raw",),
+    "fashion-mnist": ("FashionMNIST/raw",),
+}
+
+
+def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Data:
+    """The data that `spec` names; `pixels`, or `@16` or `@16x24` at the end of `spec`, resizes what is drawn.
+
+    >>> load("noise:3x16x16:100").batch(8, seed=0).x.shape
+    (8, 3, 16, 16)
+    >>> load("digits", split="test")
+    Dataset(name='digits', classes=10, split='test', mean=(0.3...,), std=(0.3...,), pixels=None)
+    >>> load("digtis")
+    Traceback (most recent call last):
+    initio.errors.InputError: no file or folder 'digtis' and no data of that name...: did you mean 'digits'?
+    """
+    wanted(split, {"train": 0, "test": 0}, spec)
+    try:
+        name, asked = _split_size(spec)
+        data = _load(name, split)
+        asked = asked if pixels is None else height_and_width(pixels)
+        return data if asked is None else data.resized(asked)
+    except OSError as error:
+        raise InputError(f"{spec} cannot be read: {error.strerror or error}") from None
+    except MemoryError:
+        raise InputError(f"{spec} does not fit into memory") from None
+
+
+def _split_size(spec: str) -> tuple[str, tuple[int, int] | None]:
+    """Takes `@16` off the end, unless a file is called that."""
+    match = re.fullmatch(r"(.+)@(\d{1,5})(?:x(\d{1,5}))?", spec, flags=re.ASCII | re.DOTALL)
+    if match is None or Path(spec).exists():
+        return spec, None
+    return match[1], height_and_width((int(match[2]), int(match[3] or match[2])))
+
+
+def _load(name: str, split: str) -> Data:
+    if name == "noise" or name.startswith("noise:"):
+        return _noise(name)
+    if name == "digits":
+        return read_digits(split)
+    if name.startswith("hf:"):
+        return read_hub(name.removeprefix("hf:"), split)
+    path = _find(name)
+    return _read_folder(path, split) if path.is_dir() else _read_file(path, split)
+
+
+def _noise(name: str) -> Noise:
+    match = re.fullmatch(r"noise(?::(\d{1,9}(?:x\d{1,9})*))?(?::(\d{1,9}))?", name, flags=re.ASCII)
+    if match is None or (match[1] is None and match[2] is not None):
+        raise InputError(
+            f"{name} is not understood: write noise, noise:3x16x16 or noise:3x16x16:100 (shape, classes)"
+        )
+    shape = Noise.shape if match[1] is None else tuple(int(n) for n in match[1].split("x"))
+    return Noise(shape, Noise.classes if match[2] is None else int(match[2]))
+
+
+def _read_file(path: Path, split: str) -> Dataset:
+    if path.suffix.lower() != ".npz":
+        raise InputError(
+            f"{path} is not a kind of data file that Initio reads: give an .npz file or a folder"
+        )
+    return read_npz(path, split)
+
+
+def _read_folder(folder: Path, split: str) -> Dataset:
+    if layout := find_layout(folder):
+        return read_cifar(folder, split, layout)
+    if files := idx_files(folder):
+        return read_idx_folder(folder, split, files)
+    if class_folders(folder):
+        return read_image_folder(folder, split)
+    if any(path.suffix.lower() in SUFFIXES for path in folder.iterdir()):
+        raise InputError(
+            f"{folder} holds images but no class folders: put the images of each class into its own folder"
+        )
+    raise InputError(
+        f"{folder} holds no data: neither CIFAR's files, nor idx files, nor a folder of images for each class"
+    )
+
+
+def _find(name: str) -> Path:
+    """A path as given, else the name in the data folder, else in Debian's."""
+    path = Path(name)
+    if name and path.exists():
+        return path
+    root = os.environ.get(DATA_FOLDER)
+    for found in _in_folder(name, Path(root)) if root and name else ():
+        return found
+    if name in DEBIAN_NAMES:
+        if (DEBIAN_FOLDER / name).is_dir():
+            return DEBIAN_FOLDER / name
+        brings = ", Debian's package dataset-fashion-mnist brings it" if name == "fashion-mnist" else ""
+        raise InputError(
+            f"{name} is not in {DEBIAN_FOLDER}{brings}: give the folder that holds its idx files"
+        )
+    raise InputError(_not_found(name, root))
+
+
+def _in_folder(name: str, root: Path) -> list[Path]:
+    """What `name` can mean there: itself, an archive's folder, or a file whose name begins with it.
+
+    `cifar10` finds cifar10_sub10k.npz but not cifar100.npz.
+    """
+    exact = [root / name, root / f"{name}.npz", *(root / folder for folder in ARCHIVES.get(name, ()))]
+    begins = [p for p in _loadable(root) if re.match(rf"{re.escape(name)}[-_.]", p.name)]
+    return [path for path in exact if path.exists()] + begins
+
+
+def _loadable(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise InputError(f"the folder {root} that {DATA_FOLDER} names does not exist")
+    return sorted(
+        p for p in root.iterdir() if not p.name.startswith(".") and (p.is_dir() or p.suffix == ".npz")
+    )
+
+
+def _not_found(name: str, root: str | None, most: int = 12) -> str:
+    start = f"no file or folder {name!r} and no data of that name"
+    found = [path.name for path in _loadable(Path(root))] if root else []
+    if root:
+        listed = ", ".join(found[:most] + ["..."] * (len(found) > most)) or "nothing"
+        start += f" in {root} ({DATA_FOLDER}), which holds {listed}"
+    elif name in ARCHIVES:
+        return f"{start}: set {DATA_FOLDER} to the folder that holds it, or give its path"
+    hint = did_you_mean(name, ["noise", "digits", *sorted(ARCHIVES), *found])
+    if not hint.startswith("did"):
+        hint = "give noise, digits, hf:NAME, or the path of an .npz file or of a folder"
+    return f"{start}: {hint}"

@@ -1,0 +1,8 @@
+"""The neural tangent kernel of infinitely wide networks with mixed activations and skips, and its finite counterpart."""
+
+from initio.kernels.infinite.duals import ETA, Dual, dual
+from initio.kernels.infinite.finite import finite_ntk
+from initio.kernels.infinite.recursion import GAIN, Form, Kernel, ntk
+from initio.kernels.infinite.spectrum import Smallest, smallest_eigenvalue
+
+__all__ = ["ETA", "GAIN", "Dual", "Form", "Kernel", "Smallest", "dual", "finite_ntk", "ntk", "smallest_eigenvalue"]

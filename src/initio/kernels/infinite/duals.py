@@ -1,0 +1,253 @@
+"""Dual activations: the second moments of an activation under a Gaussian, and of its derivative.
+
+For a centred Gaussian pair (u, v) with variances a, b and correlation ρ, the kernel of a layer needs E[σ(u) σ(v)] and
+E[σ'(u) σ'(v)]; skips need the mean E[σ(u)] too. The second is the first's derivative by the covariance (Price's theorem).
+
+- identity, ReLU, LeakyReLU(η): the arc-cosine formulas, closed form.
+- Erf, GELU: closed form, with h_s(x) = Φ(s x) − 1/2 as the only building block (`Mixture`).
+- Sigmoid − 1/2, Tanh, Swish: the logistic distribution is a Gaussian with a random standard deviation 2κ, where κ follows
+  Kolmogorov's law, so sigmoid(x) − 1/2 = E_κ[h_{1/(2κ)}(x)]. The trapezoidal rule in log κ turns that into a sum of 27
+  terms that is exact to 2e-15, relatively and for every x. Their duals are double sums of closed forms, good for any variance.
+
+Nothing is singular at ρ = ±1 and every term of an odd activation's dual has the same sign, so small variances keep their
+relative accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from initio.errors import InputError, did_you_mean
+
+ETA = 0.01  # LeakyReLU's slope below zero, PyTorch's default
+
+Moments = tuple[Tensor, Tensor]  # E[σ(u) σ(v)], E[σ'(u) σ'(v)]
+Pairs = Callable[[slice, slice, Tensor], Moments]  # rows, columns, their correlations -> moments
+
+
+class Dual(ABC):
+    """The moments of one activation; variances and correlations are float64 tensors."""
+
+    @abstractmethod
+    def mean(self, q: Tensor) -> Tensor:
+        """E[σ(u)] for variances q."""
+
+    @abstractmethod
+    def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
+        """E[σ(u) σ(v)] and E[σ'(u) σ'(v)], elementwise in variances a, b and correlation rho, which broadcast."""
+
+    def diagonal(self, q: Tensor) -> Moments:
+        """E[σ(u)²] and E[σ'(u)²]."""
+        return self.moments(q, q, torch.ones_like(q))
+
+    def pairs(self, q_rows: Tensor, q_columns: Tensor) -> Pairs:
+        """`moments` for blocks of a matrix whose rows and columns have these variances, prepared once for all blocks."""
+        return lambda rows, columns, rho: self.moments(q_rows[rows, None], q_columns[None, columns], rho)
+
+
+@dataclass(frozen=True)
+class LeakyReLU(Dual):
+    """max(ηx, x): ReLU for η = 0, the identity for η = 1.
+
+    E[σσ'] = η√(ab)ρ + (1−η)² √(ab)/(2π) (√(1−ρ²) + ρ(π − θ)) and E[σ'σ'] = η + (1−η)² (π − θ)/(2π), θ = arccos ρ.
+
+    >>> one = torch.ones(1, dtype=torch.float64)
+    >>> LeakyReLU(0.0).moments(one, one, 0 * one)
+    (tensor([0.1592], dtype=torch.float64), tensor([0.2500], dtype=torch.float64))
+    """
+
+    eta: float
+
+    def mean(self, q: Tensor) -> Tensor:
+        """(1−η) √(q/2π)."""
+        return (1 - self.eta) * torch.sqrt(q / (2 * math.pi))
+
+    def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
+        """The formulas of the class."""
+        weight = (1 - self.eta) ** 2 / (2 * math.pi)
+        slope = torch.acos(rho).neg_().add_(math.pi).mul_(weight)  # (1−η)² (π − θ)/(2π)
+        if self.eta:
+            slope.add_(self.eta)
+        sine = (rho * rho).neg_().add_(1.0).sqrt_()
+        value = torch.addcmul(sine.mul_(weight), rho, slope).mul_(torch.sqrt(a)).mul_(torch.sqrt(b))
+        return value, slope
+
+    def diagonal(self, q: Tensor) -> Moments:
+        """(1+η²)/2 times q and 1."""
+        half = (1 + self.eta**2) / 2
+        return half * q, torch.full_like(q, half)
+
+
+@dataclass(frozen=True)
+class Identity(Dual):
+    """σ(x) = x."""
+
+    def mean(self, q: Tensor) -> Tensor:
+        """Zero."""
+        return torch.zeros_like(q)
+
+    def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
+        """The covariance, and 1."""
+        return torch.sqrt(a) * torch.sqrt(b) * rho, torch.ones_like(rho)
+
+
+@dataclass(frozen=True)
+class Mixture(Dual):
+    """σ = Σᵢ wᵢ h_{sᵢ} (odd), or σ = x/2 + x Σᵢ wᵢ h_{sᵢ} (`gated`), where h_s(x) = Φ(sx) − 1/2.
+
+    With A = 1 + s²a, B = 1 + t²b, c = ρ√(ab), D = √(AB − s²t²c²) and H' = st/(2πD):
+
+        H = E[h_s(u) h_t(v)]     = arcsin(stc / √(AB)) / 2π,            dH/dc = H'
+        P = E[u h_s(u) v h_t(v)] = cH + H' (ab − c² + c²/A + c²/B)      (Stein's lemma, applied twice)
+
+    and the derivative kernels are dH/dc and dP/dc. A gated activation has the moments c/4 + P and 1/4 + dP/dc; the cross
+    terms are odd and vanish.
+    """
+
+    weights: tuple[float, ...]
+    scales: tuple[float, ...]
+    gated: bool = False
+
+    def mean(self, q: Tensor) -> Tensor:
+        """Zero for odd activations; E[u h_s(u)] = q E[h_s'(u)] = qs / √(2π(1 + s²q)) otherwise."""
+        if not self.gated:
+            return torch.zeros_like(q)
+        terms = (w * s / torch.sqrt(1 + s * s * q) for w, s in zip(self.weights, self.scales, strict=True))
+        return q / math.sqrt(2 * math.pi) * sum(terms, torch.zeros_like(q))
+
+    def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
+        """The double sum of the class; slow (hundreds of arcsines an entry) and good everywhere."""
+        a, b, rho = torch.broadcast_tensors(a, b, rho)
+        shape, same = rho.shape, bool(torch.equal(a, b))
+        a, b, c = a.reshape(-1), b.reshape(-1), (torch.sqrt(a) * torch.sqrt(b) * rho).reshape(-1)
+        blocks = [self._sum(a[i : i + BLOCK], b[i : i + BLOCK], c[i : i + BLOCK], same) for i in range(0, len(c), BLOCK)]
+        value, slope = (torch.cat(part).reshape(shape) for part in zip(*blocks, strict=True))
+        return value, slope
+
+    def _sum(self, a: Tensor, b: Tensor, c: Tensor, same: bool) -> Moments:
+        """The double sum for vectors; with a = b it is symmetric in s and t, so half the terms will do."""
+        w, s = (torch.tensor(x, dtype=c.dtype) for x in (self.weights, self.scales))
+        i, j = torch.triu_indices(len(s), len(s)) if same else torch.cartesian_prod(*2 * [torch.arange(len(s))]).T
+        weight = w[i] * w[j] * torch.where(i == j, 1.0, 2.0 if same else 1.0)
+        value, slope = (0.25 * c, torch.full_like(c, 0.25)) if self.gated else (torch.zeros_like(c), torch.zeros_like(c))
+        pair = _gated_pair if self.gated else _odd_pair
+        for part in torch.split(torch.arange(len(i)), max(1, BLOCK // len(c))):
+            V, S = pair(s[i[part], None], s[j[part], None], a, b, c)
+            value += weight[part] @ V
+            slope += weight[part] @ S
+        return value, slope
+
+    def pairs(self, q_rows: Tensor, q_columns: Tensor) -> Pairs:
+        """A table for equal variances, the Hermite series for different ones, the double sum where that is long."""
+        from initio.kernels.infinite.fast import hermite_pairs, table_pairs
+
+        if len(self.scales) == 1:
+            return super().pairs(q_rows, q_columns)
+        low = torch.minimum(q_rows.min(), q_columns.min())
+        high = torch.maximum(q_rows.max(), q_columns.max())
+        if high - low <= EQUAL * high:
+            return table_pairs(self, 0.5 * (low + high))
+        return hermite_pairs(self, q_rows, q_columns) or super().pairs(q_rows, q_columns)
+
+
+EQUAL = 1e-13  # variances that agree to this relative difference are treated as one
+BLOCK = 16384  # terms of the double sum at a time, so that its temporaries stay in cache
+
+
+def _odd_pair(s: Tensor, t: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Moments:
+    """H and dH/dc of `Mixture`."""
+    AB = (1 + s * s * a) * (1 + t * t * b)
+    stc = s * t * c
+    H = torch.asin(stc / torch.sqrt(AB)) / (2 * math.pi)
+    return H, s * t / (2 * math.pi) / torch.sqrt(AB - stc * stc)
+
+
+def _gated_pair(s: Tensor, t: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Moments:
+    """P and dP/dc of `Mixture`."""
+    A, B = 1 + s * s * a, 1 + t * t * b
+    stc = s * t * c
+    D2 = A * B - stc * stc
+    H = torch.asin(stc / torch.sqrt(A * B)) / (2 * math.pi)
+    dH = s * t / (2 * math.pi) / torch.sqrt(D2)
+    inverse = 1 / A + 1 / B
+    bracket = a * b + c * c * (inverse - 1)
+    # d²H/dc² = dH · s²t²c / D²
+    slope = H + c * dH + dH * (s * t * stc / D2 * bracket + 2 * c * (inverse - 1))
+    return c * H + dH * bracket, slope
+
+
+STEP = 0.12  # of the trapezoidal rule in log κ: the relative error of sigmoid − 1/2 is below 2e-15
+KAPPA = (0.19, 4.2)  # outside, Kolmogorov's density is below 1e-14
+
+
+@cache
+def logistic_scales() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Weights wᵢ and scales sᵢ with sigmoid(x) − 1/2 = Σᵢ wᵢ (Φ(sᵢ x) − 1/2).
+
+    κ has the density f(κ) = 8κ Σₙ (−1)ⁿ⁺¹ n² e^{−2n²κ²}, and s = 1/(2κ) (Andrews and Mallows, 1974).
+
+    >>> weights, scales = logistic_scales()
+    >>> f"{sum(weights):.14f}"
+    '1.00000000000000'
+    """
+    low, high = (round(math.log(k) / STEP) for k in KAPPA)
+    kappas = [math.exp(STEP * i) for i in range(low, high + 1)]
+    weights = [STEP * k * _kolmogorov(k) for k in kappas]
+    return tuple(weights), tuple(1 / (2 * k) for k in kappas)
+
+
+def _kolmogorov(k: float) -> float:
+    """The density of Kolmogorov's law; below 1 by the transformed series, which has no cancellation there."""
+    if k >= 1.0:
+        return 8 * k * sum((-1) ** (n + 1) * n * n * math.exp(-2 * n * n * k * k) for n in range(1, 12))
+    terms = ((2 * n - 1) ** 2 * math.pi**2 / (4 * k * k) for n in range(1, 12))
+    return math.sqrt(2 * math.pi) / (k * k) * sum((z - 1) * math.exp(-z / 2) for z in terms)
+
+
+def _sigmoid_half() -> Mixture:
+    return Mixture(*logistic_scales())
+
+
+def _tanh() -> Mixture:
+    weights, scales = logistic_scales()  # tanh(x) = 2 (sigmoid(2x) − 1/2)
+    return Mixture(tuple(2 * w for w in weights), tuple(2 * s for s in scales))
+
+
+def _swish() -> Mixture:
+    return Mixture(*logistic_scales(), gated=True)
+
+
+@cache
+def dual(activation: str, eta: float = ETA) -> Dual:
+    """The dual of an activation by its name in the `mlp` space; also `gelu`, `erf` and `identity`.
+
+    `sigmoid` means sigmoid − 1/2, as in [Eigen, Table 1].
+
+    >>> dual("relu")
+    LeakyReLU(eta=0.0)
+    >>> dual("relux")
+    Traceback (most recent call last):
+    initio.errors.InputError: there is no activation 'relux': did you mean 'relu'?
+    """
+    makers: dict[str, Callable[[], Dual]] = {
+        "relu": lambda: LeakyReLU(0.0),
+        "leaky_relu": lambda: LeakyReLU(eta),
+        "sigmoid": _sigmoid_half,
+        "tanh": _tanh,
+        "swish": _swish,
+        "gelu": lambda: Mixture((1.0,), (1.0,), gated=True),
+        "erf": lambda: Mixture((2.0,), (math.sqrt(2),)),
+        "identity": Identity,
+    }
+    if activation not in makers:
+        raise InputError(f"there is no activation {activation!r}: {did_you_mean(activation, list(makers))}")
+    if not 0 <= eta <= 1:
+        raise InputError(f"eta of leaky_relu must be between 0 and 1, not {eta}")
+    return makers[activation]()

@@ -1,0 +1,151 @@
+"""Two fast ways to evaluate the dual of a `Mixture` on blocks of a matrix; both agree with its double sum.
+
+**Table**, when all variances are equal, as for inputs on a sphere: the dual is then a function of ρ alone. It is even or
+odd in ρ and analytic in t = arsinh(arccos|ρ| / δ) in a strip of half-width π/2 around the real axis, with δ the distance
+of the nearest singularity of the arcsines. Cells of width 1/8 with polynomials of degree 8 leave an error near 1e-15.
+
+**Hermite series**, when variances differ: the n-th term is f_n(a) f_n(b) ρ^pₙ, an outer product. By Cauchy-Schwarz, what
+is cut off is at most the geometric mean of the two diagonal tails, which are known exactly; the series is used only if
+that is below 1e-13 of the diagonal with at most 256 terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from initio.kernels.infinite.duals import Mixture, Moments, Pairs
+
+WIDTH, DEGREE = 0.125, 8  # of a cell of the table and of its polynomial
+TAIL, TERMS = 1e-13, 256  # of the series: relative truncation error of the derivative kernel's diagonal, most terms
+TINY = torch.finfo(torch.float64).tiny
+
+
+# --- the Hermite series ----------------------------------------------------------------------------------------------
+
+
+def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor) -> Pairs | None:
+    """Blocks of the moments by the series, or None when `TERMS` terms are too few for these variances."""
+    terms = terms_needed(dual, torch.maximum(q_rows.max(), q_columns.max()))
+    if terms is None:
+        return None
+    f = hermite_terms(dual, q_rows, terms)
+    g = f if q_columns is q_rows else hermite_terms(dual, q_columns, terms)
+    root_rows, root_columns = torch.sqrt(q_rows), torch.sqrt(q_columns)
+
+    def pairs(rows: slice, columns: slice, rho: Tensor) -> Moments:
+        value, slope = _horner(dual.gated, f[:, rows], g[:, columns], rho)
+        root = root_rows[rows, None] * root_columns[None, columns]
+        slope /= root.clamp_min(TINY)
+        return (value.addcmul_(root, rho, value=0.25), slope.add_(0.25)) if dual.gated else (value, slope)
+
+    return pairs
+
+
+def _horner(gated: bool, f: Tensor, g: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ f_n g_n ρ^p and Σ p f_n g_n ρ^(p−1), with p = 2n for gated activations and 2n + 1 for odd ones."""
+    square = rho * rho
+    value, slope = torch.zeros_like(rho), torch.zeros_like(rho)
+    for n in range(len(f) - 1, -1, -1):
+        value.mul_(square).addr_(f[n], g[n])
+        if not gated:
+            slope.mul_(square).addr_(f[n], g[n], alpha=2 * n + 1)
+        elif n:
+            slope.mul_(square).addr_(f[n], g[n], alpha=2 * n)
+    return (value, slope.mul_(rho)) if gated else (value.mul_(rho), slope)
+
+
+def hermite_terms(dual: Mixture, q: Tensor, terms: int) -> Tensor:
+    """f_n(q), one row a term: the normalised Hermite coefficients of σ(√q z), up to sign.
+
+    With rᵢ = sᵢ²q / (1 + sᵢ²q) and α_n = Σ wᵢ rᵢ^(n+1/2), an odd activation has the coefficients
+    √(C(2n, n) 4⁻ⁿ / (2π(2n+1))) α_n of degree 2n+1; x times it has √(q γ_n / 2π) (2n α_{n−1} − (2n−1) α_n) of degree 2n,
+    γ_n = ((2n−3)!!)² / (2n)!.
+    """
+    w, s = (torch.tensor(x, dtype=q.dtype)[:, None] for x in (dual.weights, dual.scales))
+    r = (s * s * q / (1 + s * s * q)).clamp_min(TINY)
+    n = torch.arange(terms, dtype=q.dtype)[:, None]
+    alpha = torch.zeros(terms, len(q), dtype=q.dtype)
+    for weight, log_r in zip(dual.weights, torch.log(r), strict=True):
+        alpha.add_(torch.exp((n + 0.5) * log_r), alpha=weight)
+    if not dual.gated:
+        ratio = (2 * n - 1) / (2 * n)  # of C(2n, n) 4⁻ⁿ to its predecessor
+        ratio[0] = 1.0
+        return torch.sqrt(torch.cumprod(ratio, 0) / (2 * math.pi * (2 * n + 1))) * alpha
+    before = torch.cat([torch.zeros_like(alpha[:1]), alpha[:-1]])
+    ratio = (2 * n - 3) ** 2 / (2 * n * (2 * n - 1))
+    ratio[:2, 0] = torch.tensor([1.0, 0.5])[:terms]
+    return torch.sqrt(q * torch.cumprod(ratio, 0) / (2 * math.pi)) * (2 * n * before - (2 * n - 1) * alpha)
+
+
+def terms_needed(dual: Mixture, q: Tensor) -> int | None:
+    """The smallest number of terms that leaves at most `TAIL` of E[σ'(u)²] at variance q; it grows with q."""
+    q = q.reshape(1)
+    f = hermite_terms(dual, q, TERMS)[:, 0]
+    n = torch.arange(TERMS, dtype=q.dtype)
+    whole, linear = dual.diagonal(q)[1], 0.25 if dual.gated else 0.0
+    kept = linear + torch.cumsum((2 * n + (0 if dual.gated else 1)) * f * f, 0) / q.clamp_min(TINY)
+    enough = torch.nonzero(whole - kept <= TAIL * whole)
+    return int(enough[0]) + 1 if len(enough) else None
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def table_pairs(dual: Mixture, q: Tensor) -> Pairs:
+    """Blocks of the moments for one common variance q, interpolated."""
+    delta = min(1.0, math.acosh(1 + 1 / max(float(q) * max(dual.scales) ** 2, TINY)))
+    cells = math.ceil(math.asinh(math.pi / 2 / delta) / WIDTH + 1e-9)
+    value_table, slope_table = _coefficients(dual, q, delta, cells)
+
+    def pairs(rows: slice, columns: slice, rho: Tensor) -> Moments:
+        theta = torch.acos(rho.abs())
+        t = torch.log((theta + torch.sqrt(theta * theta + delta * delta)).mul_(1 / delta)).mul_(1 / WIDTH)
+        cell = t.to(torch.int64).clamp_(0, cells - 1).reshape(-1)
+        x = t.reshape(-1).sub_(cell).mul_(2).sub_(1)
+        value, slope = (_polynomial(table, cell, x).reshape(rho.shape) for table in (value_table, slope_table))
+        sign = torch.sign(rho)
+        if dual.gated:
+            return value.add_(rho, alpha=0.25 * float(q)), slope.mul_(sign).add_(0.25)
+        return value.mul_(sign), slope
+
+    return pairs
+
+
+def _polynomial(table: Tensor, cell: Tensor, x: Tensor) -> Tensor:
+    total = table[DEGREE].index_select(0, cell)
+    for k in range(DEGREE - 1, -1, -1):
+        total.mul_(x).add_(table[k].index_select(0, cell))
+    return total
+
+
+def _coefficients(dual: Mixture, q: Tensor, delta: float, cells: int) -> tuple[Tensor, Tensor]:
+    """For each cell the coefficients, lowest first, that interpolate the moments in its Chebyshev points.
+
+    Of a gated activation only the part beside x/2 is tabulated, since that part has a parity.
+    """
+    k = torch.arange(DEGREE + 1, dtype=torch.float64)
+    x = torch.cos(math.pi * (k + 0.5) / (DEGREE + 1))
+    t = (torch.arange(cells, dtype=torch.float64)[:, None] + (x + 1) / 2) * WIDTH
+    rho = torch.cos(delta * torch.sinh(t))
+    value, slope = _values(dual, q, rho.reshape(1, -1))
+    if dual.gated:
+        value, slope = value - 0.25 * q * rho.reshape(1, -1), slope - 0.25
+    inverse = torch.linalg.inv(x[:, None] ** k)
+    table = inverse @ torch.stack([value.reshape(cells, -1), slope.reshape(cells, -1)]).transpose(1, 2)
+    return table[0].contiguous(), table[1].contiguous()
+
+
+def _values(dual: Mixture, q: Tensor, rho: Tensor) -> Moments:
+    """The moments by the series where it is short, by the double sum otherwise."""
+    terms = terms_needed(dual, q)
+    if terms is None:
+        return dual.moments(q, q, rho)
+    f = hermite_terms(dual, q.reshape(1), terms)
+    value, slope = _horner(dual.gated, f, f.expand(-1, rho.numel()), rho.reshape(1, -1))
+    value, slope = value.reshape(rho.shape), slope.reshape(rho.shape) / q.clamp_min(TINY)
+    return (value.add_(rho, alpha=0.25 * float(q)), slope.add_(0.25)) if dual.gated else (value, slope)

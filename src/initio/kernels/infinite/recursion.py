@@ -1,0 +1,270 @@
+"""The limiting kernel of the networks of [Eigen 1], layer by layer.
+
+The network of depth L whose limit is taken, in the scaling that [Eigen, Lemma 1] implies (weights i.i.d. N(0, 1)):
+
+    f₁ = σ₁(W₁ x),   f_l = σ_l(√(2/m) W_l f_{l−1}) + α_{l−1} f_{l−1},   f = √(2/m) ⟨W_L, f_{L−1}⟩
+
+Names are the lemma's: A^(l) is the covariance of what the l-th weights read (times 2), G^(l) that of the activations alone,
+Ġ^(l) that of their derivatives. With S^(1) = 0 the sum of the lemma is the recursion
+
+    S^(l+1) = (Ġ^(l+1) + α_{l−1}) ∘ S^(l) + F^(l) ∘ Ġ^(l+1),      K^(L) = F^(L) + S^(L).
+
+`exact`: F = A, and A^(l+1) = G^(l+1) + α (A^(l) + 2 (s mᵀ + m sᵀ)) with s = E[σ_l], m = E[f_{l−1}] for each input: a unit's
+new activation and its skipped value are independent but need not have mean zero. `printed`: the lemma to the letter, F = G
+and no cross term. They agree without skips; a wide network decides for `exact` with them (tests, benchmarks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from initio.errors import InputError
+from initio.kernels.infinite.duals import EQUAL, ETA, Dual, Pairs, dual
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Form = Literal["exact", "printed"]
+GAIN = 2.0  # the lemma's factor: the variance of a weight times the width
+TILE = 16384  # entries of a block: its few temporaries stay in a core's cache
+SNAP = 1 + 8 * torch.finfo(torch.float64).eps  # correlations this close to ±1 are ±1: rounding, not information
+SMALLEST = 1e-290  # variances below have lost digits
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The covariance of the outputs at initialisation and the neural tangent kernel, float64, N x N (or N x M).
+
+    `flags` says what is special about the inputs: repeated or zero ones make the kernel singular.
+    """
+
+    nngp: Tensor
+    ntk: Tensor
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """What one input decides, as vectors over inputs: variances A, F and S of the recursion, and m = E[f]."""
+
+    A: Tensor
+    F: Tensor
+    S: Tensor
+    m: Tensor
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer, prepared for blocks: the diagonals before it, 1/√A, its means, its dual for pairs of inputs."""
+
+    rows: Diagonal
+    columns: Diagonal
+    inverse_rows: Tensor
+    inverse_columns: Tensor
+    s_rows: Tensor
+    s_columns: Tensor
+    pairs: Pairs
+    skip: bool
+    form: Form
+
+
+@dataclass(frozen=True)
+class Block:
+    """The matrices A, F and S for some rows and columns."""
+
+    A: Tensor
+    F: Tensor
+    S: Tensor
+
+
+def ntk(
+    x: Tensor | np.ndarray,
+    activations: Sequence[str],
+    skips: Sequence[int] | None = None,
+    *,
+    other: Tensor | np.ndarray | None = None,
+    form: Form = "exact",
+    eta: float = ETA,
+) -> Kernel:
+    """The kernels of an infinitely wide network between the inputs x, or between x and `other`.
+
+    Args:
+        x: N inputs, any norms; what follows the first dimension is flattened.
+        activations: σ₁ .. σ_{L−1}, names of `dual`.
+        skips: α₁ .. α_{L−2}, zeros and ones; none when not given.
+        other: M further inputs; the kernels are then N x M.
+        form: the chain rule's recursion (`exact`) or the lemma's (`printed`).
+        eta: the slope of `leaky_relu`.
+
+    >>> x = torch.eye(2, dtype=torch.float64)
+    >>> ntk(x, ["relu", "relu"]).ntk
+    tensor([[3.0000, 0.9716],
+            [0.9716, 3.0000]], dtype=torch.float64)
+    """
+    names, alphas = check_architecture(activations, skips, form)
+    duals = [dual(name, eta) for name in names]
+    rows = _inputs(x, "x")
+    columns = rows if other is None else _inputs(other, "other")
+    if rows.shape[1] != columns.shape[1]:
+        raise InputError(f"x has {rows.shape[1]} features and other has {columns.shape[1]}: they must agree")
+    layers, last_rows, last_columns = prepare(rows, columns, duals, alphas, form)
+    shape = (len(rows), len(columns))
+    nngp, tangent = torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64)
+    symmetric = other is None
+    repeated: list[tuple[int, int]] = []
+    for r, c in _tiles(shape, symmetric):
+        first = rows[r] @ columns[c].T
+        block = Block(first, first, torch.zeros_like(first))
+        equal = _identical(first, layers[0].rows.A[r], layers[0].columns.A[c])
+        for layer in layers:
+            block = step(block, layer, r, c)
+        nngp[r, c] = block.F
+        torch.add(block.F, block.S, out=tangent[r, c])
+        if len(equal):
+            i, j = equal[:, 0] + r.start, equal[:, 1] + c.start
+            nngp[i, j], tangent[i, j] = last_rows.F[i], last_rows.F[i] + last_rows.S[i]
+            repeated += [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if a < b]
+        if symmetric:
+            nngp[c, r], tangent[c, r] = nngp[r, c].T.clone(), tangent[r, c].T.clone()
+    if symmetric:
+        nngp.diagonal().copy_(last_rows.F)
+        tangent.diagonal().copy_(last_rows.F + last_rows.S)
+    return Kernel(nngp, tangent, _flags(rows, repeated if symmetric else []))
+
+
+def check_architecture(
+    activations: Sequence[str], skips: Sequence[int] | None, form: str = "exact"
+) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """Activations and skips as tuples, the skips one fewer, checked."""
+    names = tuple(activations)
+    if not names:
+        raise InputError("a network needs at least one activation")
+    alphas = (0,) * (len(names) - 1) if skips is None else tuple(int(alpha) for alpha in skips)
+    if len(alphas) != len(names) - 1 or not set(alphas) <= {0, 1}:
+        raise InputError(f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}")
+    if form not in ("exact", "printed"):
+        raise InputError(f"form must be 'exact' or 'printed', not {form!r}")
+    return names, tuple(bool(alpha) for alpha in alphas)
+
+
+def prepare(
+    rows: Tensor, columns: Tensor, duals: Sequence[Dual], skips: Sequence[bool], form: Form
+) -> tuple[list[Layer], Diagonal, Diagonal]:
+    """All layers, ready for any block, and the diagonals behind the last one."""
+    before = first_diagonal(rows)
+    other = before if columns is rows else first_diagonal(columns)
+    layers = []
+    for number, (sigma, skip) in enumerate(zip(duals, (False, *skips), strict=True), start=1):
+        layer = make_layer(before, other, sigma, skip, form)
+        layers.append(layer)
+        before = advance(before, sigma, layer.s_rows, skip, form, number)
+        other = before if columns is rows else advance(other, sigma, layer.s_columns, skip, form, number)
+    return layers, before, other
+
+
+def first_diagonal(x: Tensor) -> Diagonal:
+    """Before the first layer: A = F = ‖x‖², S = m = 0."""
+    q = (x * x).sum(1)
+    return Diagonal(q, q, torch.zeros_like(q), torch.zeros_like(q))
+
+
+def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form: Form) -> Layer:
+    """A layer behind these diagonals."""
+    root, s = SNAP / torch.sqrt(rows.A.clamp_min(SMALLEST)), sigma.mean(rows.A)
+    if columns is rows:
+        return Layer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A), skip, form)
+    inverse = 1 / torch.sqrt(columns.A.clamp_min(SMALLEST))
+    pairs = sigma.pairs(rows.A, columns.A)
+    return Layer(rows, columns, root, inverse, s, sigma.mean(columns.A), pairs, skip, form)
+
+
+def advance(before: Diagonal, sigma: Dual, s: Tensor, skip: bool, form: Form, number: int) -> Diagonal:
+    """The diagonals behind a layer; the same recursion as `step`, without correlations."""
+    g, g_dot = _once(sigma, before.A)
+    A, dot = GAIN * g, GAIN * g_dot
+    S = dot * (before.S + before.F)
+    F = A
+    if skip:
+        S = S + before.S
+        A = A + before.A
+        if form == "exact":
+            A = A + 2 * GAIN * s * before.m
+    after = Diagonal(A, A if form == "exact" else F, S, s + before.m if skip else s)
+    if not bool(torch.isfinite(A + S).all()):
+        raise InputError(f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips")
+    if bool(((A < SMALLEST) & (before.A > 0)).any()):
+        raise InputError(f"the kernel is too small for float64 behind layer {number}: use fewer layers")
+    return after
+
+
+def _once(sigma: Dual, q: Tensor) -> tuple[Tensor, Tensor]:
+    """`sigma.diagonal`, computed once when all variances are equal."""
+    if len(q) > 1 and bool(q.max() - q.min() <= EQUAL * q.max()):
+        value, slope = sigma.diagonal(q[:1])
+        return value * (q / q[:1].clamp_min(SMALLEST)), slope.expand_as(q)
+    return sigma.diagonal(q)
+
+
+def step(block: Block, layer: Layer, r: slice, c: slice) -> Block:
+    """One layer of the recursion for rows r and columns c."""
+    rho = block.A * layer.inverse_rows[r, None]
+    rho.mul_(layer.inverse_columns[c]).clamp_(-1.0, 1.0)
+    G, dot = layer.pairs(r, c, rho)
+    G.mul_(GAIN)
+    dot.mul_(GAIN)
+    S = torch.add(block.S, block.F).mul_(dot)
+    if not layer.skip:
+        return Block(G, G, S)
+    S.add_(block.S)
+    A = torch.add(G, block.A)
+    if layer.form == "printed":
+        return Block(A, G, S)
+    A.addr_(layer.s_rows[r], layer.columns.m[c], alpha=GAIN)
+    A.addr_(layer.rows.m[r], layer.s_columns[c], alpha=GAIN)
+    return Block(A, A, S)
+
+
+def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, slice]]:
+    """Blocks of about `TILE` entries; of a symmetric matrix, those on and right of the diagonal."""
+    height = max(1, int(min(TILE**0.5, max(shape[0] // 8, 32))))
+    width = max(1, TILE // height)
+    for top in range(0, shape[0], height):
+        for left in range(top if symmetric else 0, shape[1], width):
+            yield slice(top, min(top + height, shape[0])), slice(left, min(left + width, shape[1]))
+
+
+def _identical(c: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Index pairs of inputs that cannot be told apart in float64: equal norms and correlation 1."""
+    a, b = rows[:, None], columns[None, :]
+    near = (2 * c * SNAP >= a + b) & (torch.minimum(a, b) > 0)  # ‖x − y‖² ≤ rounding
+    return near.nonzero() if bool(near.any()) else near.new_zeros((0, 2), dtype=torch.int64)
+
+
+def _inputs(x: Tensor | np.ndarray, name: str) -> Tensor:
+    tensor = torch.as_tensor(x).detach().to(torch.float64)
+    if tensor.ndim < 2 or 0 in tensor.shape:
+        raise InputError(f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}")
+    if not bool(torch.isfinite(tensor).all()):
+        where = int((~torch.isfinite(tensor.reshape(len(tensor), -1)).all(1)).nonzero()[0])
+        raise InputError(f"input {where} of {name} is not finite")
+    return tensor.reshape(len(tensor), -1)
+
+
+def _flags(x: Tensor, repeated: list[tuple[int, int]]) -> tuple[str, ...]:
+    """Sentences on what makes the kernel singular."""
+    flags = []
+    zero = (x == 0).all(1).nonzero().reshape(-1).tolist()
+    if zero:
+        flags.append(f"input {zero[0]} is zero" + _more(len(zero)))
+    if repeated:
+        flags.append(f"inputs {repeated[0][0]} and {repeated[0][1]} are identical" + _more(len(repeated)))
+    return tuple(flags)
+
+
+def _more(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""

@@ -1,0 +1,131 @@
+"""Your own space: a function that builds a module from named choices, or a plain list of modules."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from initio.errors import InputError, did_you_mean
+from initio.records import Architecture
+from initio.spaces.base import Cell, Decision, Edge, NetworkSettings, Space
+
+if TYPE_CHECKING:
+    from torch import nn
+
+RESERVED = set(":,=\n")
+
+
+@dataclass(frozen=True)
+class CustomSpace(Space):
+    """Named choices and the function that builds a module from them; made by `space` and `space_of_modules`."""
+
+    builder: Callable[..., nn.Module] = field(repr=False)
+    values: tuple[tuple[Any, ...], ...] = field(repr=False)  # what the builder gets, for each decision's options
+
+    def parse(self, text: str) -> Architecture:
+        """Reads `name:kernel=3,width=64`; every choice must be named once."""
+        name, _, rest = text.strip().partition(":")
+        if name != self.name:
+            raise InputError(f"an architecture of {self.name} begins with '{self.name}:', not {name!r}")
+        given: dict[str, str] = {}
+        for part in rest.split(","):
+            key, equals, value = part.partition("=")
+            if not equals or key in given:
+                raise InputError(f"{part!r} must be one choice as in '{self._example()}'")
+            given[key] = value
+        names = [decision.name for decision in self.decisions]
+        if unknown := [key for key in given if key not in names]:
+            raise InputError(f"{self.name} has no choice {unknown[0]!r}: {did_you_mean(unknown[0], names)}")
+        if missing := [key for key in names if key not in given]:
+            raise InputError(f"{self.name} needs the choice {missing[0]!r} as well")
+        for decision in self.decisions:
+            if given[decision.name] not in decision.options:
+                wrong = given[decision.name]
+                right = did_you_mean(wrong, list(decision.options))
+                raise InputError(f"{decision.name} of {self.name} cannot be {wrong!r}: {right}")
+        return self.architecture(*(d.options.index(given[d.name]) for d in self.decisions))
+
+    def format(self, arch: Architecture) -> str:
+        """`name:choice=option,choice=option`."""
+        pairs = zip(self.decisions, self.check(arch).choices, strict=True)
+        return f"{self.name}:" + ",".join(f"{d.name}={d.options[choice]}" for d, choice in pairs)
+
+    def _example(self) -> str:
+        return ",".join(f"{d.name}={d.options[0]}" for d in self.decisions)
+
+    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
+        """The choices in a row, since nothing is known of the structure."""
+        pairs = zip(self.decisions, self.check(arch).choices, strict=True)
+        nodes = ("input", *(f"{d.name} = {d.options[choice]}" for d, choice in pairs), "output")
+        return (Cell(self.name, nodes, tuple(Edge(i, i + 1) for i in range(len(nodes) - 1))),)
+
+    def choices_of(self, arch: Architecture) -> dict[str, Any]:
+        """The values that the builder gets."""
+        self.check(arch)
+        return {d.name: v[c] for d, v, c in zip(self.decisions, self.values, arch.choices, strict=True)}
+
+    def build(self, arch: Architecture, settings: NetworkSettings | None = None, *, seed: int = 0) -> nn.Module:
+        """Calls the builder with torch's generator seeded, and puts the generator back as it was.
+
+        `settings` do not apply: the size of the network is the builder's own affair.
+        """
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.builder(**self.choices_of(arch))
+        if not isinstance(module, torch.nn.Module):
+            raise InputError(f"the builder of {self.name} must return a torch.nn.Module, not {type(module).__name__}")
+        return module
+
+
+def space(name: str, builder: Callable[..., nn.Module], **choices: Sequence[Any]) -> CustomSpace:
+    """A space over named choices.
+
+    Args:
+        name: a name of your own. It is followed by a digest of the choices, so that two spaces of one name but
+            different choices never share a score.
+        builder: called with one value for each choice, by name; returns a `torch.nn.Module`.
+        choices: for each name the values to choose from.
+
+    >>> own = space("tiny", lambda kernel, width: None, kernel=[3, 5], width=[16, 32, 64])
+    >>> own.count()
+    6
+    >>> own.format(own.architecture(1, 2))
+    'tiny-374716:kernel=5,width=64'
+    """
+    if not choices:
+        raise InputError(f"the space {name!r} needs at least one choice")
+    decisions = tuple(_decision(key, values) for key, values in choices.items())
+    return _custom(name, builder, decisions, tuple(tuple(values) for values in choices.values()))
+
+
+def space_of_modules(name: str, modules: Mapping[str, Callable[[], nn.Module]]) -> CustomSpace:
+    """A space that is a list: each named function builds one module.
+
+    >>> own = space_of_modules("mine", {"small": lambda: None, "large": lambda: None})
+    >>> [own.format(arch) for arch in own.architectures()]
+    ['mine-de8df1:module=small', 'mine-de8df1:module=large']
+    """
+    decisions = (_decision("module", list(modules)),)
+    return _custom(name, lambda module: modules[module](), decisions, (tuple(modules),))
+
+
+def _custom(
+    name: str, builder: Callable[..., nn.Module], decisions: tuple[Decision, ...], values: tuple[tuple[Any, ...], ...]
+) -> CustomSpace:
+    if not name or RESERVED & set(name):
+        raise InputError(f"the name of a space must be a word without ':', ',' and '=', not {name!r}")
+    digest = hashlib.sha256(repr(decisions).encode()).hexdigest()[:6]
+    return CustomSpace(f"{name}-{digest}", f"{name}: your own choices", decisions, builder, values)
+
+
+def _decision(name: str, values: Sequence[Any]) -> Decision:
+    options = tuple(str(value) for value in values)
+    if not options or len(set(options)) != len(options):
+        raise InputError(f"choice {name!r} needs different values to choose from, not {list(options)}")
+    if wrong := [text for text in (name, *options) if not text or RESERVED & set(text)]:
+        raise InputError(f"choice {name!r}: {wrong[0]!r} cannot be written in a name, avoid ':', ',' and '='")
+    return Decision(name, options)

@@ -1,0 +1,154 @@
+"""The space of DARTS (Liu et al., 2019): a normal and a reduction cell of 4 nodes with 2 incoming edges each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from initio.errors import InputError
+from initio.graphs import Graph
+from initio.records import Architecture
+from initio.spaces.base import Cell, Decision, GraphSpace, NetworkSettings
+from initio.spaces.genotype import LARGE, Genotype
+
+OPS = (
+    "max_pool_3x3",
+    "avg_pool_3x3",
+    "skip_connect",
+    "sep_conv_3x3",
+    "sep_conv_5x5",
+    "dil_conv_3x3",
+    "dil_conv_5x5",
+)
+NODES = 4
+CELLS = ("normal", "reduce")
+CONCAT = (2, 3, 4, 5)
+SOURCES = tuple(tuple(itertools.combinations(range(node + 2), 2)) for node in range(NODES))  # pairs, for each node
+PER_CELL = 3 * NODES  # decisions: sources, operation, operation of each node
+EDGES = tuple((source, node) for node in range(NODES) for source in range(node + 2))  # 14, for the relaxation
+
+
+@dataclass(frozen=True)
+class DartsSpace(GraphSpace):
+    """For each node: which two of the earlier outputs it reads, and one of 7 operations on either.
+
+    >>> f"{DARTS.count():.4g}"
+    '1.077e+18'
+    """
+
+    def parse(self, text: str) -> Architecture:
+        """Reads `Genotype(...)` text; the two edges of a node may come in either order."""
+        return self.from_genotype(Genotype.parse(text))
+
+    def format(self, arch: Architecture) -> str:
+        """`Genotype(...)` text."""
+        return str(self.genotype(arch))
+
+    def from_genotype(self, genotype: Genotype) -> Architecture:
+        """The architecture of a genotype, or an `InputError` that says why it is not of this space."""
+        choices: list[int] = []
+        for name in CELLS:
+            pairs, concat = getattr(genotype, name), getattr(genotype, f"{name}_concat")
+            if len(pairs) != 2 * NODES:
+                raise InputError(f"{name}: a darts cell has {NODES} nodes, not {len(pairs) // 2}")
+            if tuple(sorted(concat)) != CONCAT:
+                raise InputError(f"{name}_concat: a darts cell concatenates nodes {list(CONCAT)}, not {list(concat)}")
+            for node in range(NODES):
+                (op_a, a), (op_b, b) = sorted(pairs[2 * node : 2 * node + 2], key=lambda pair: pair[1])
+                if a == b:
+                    raise InputError(f"{name}: both edges of node {node + 2} come from {a}, darts wants two sources")
+                for op in (op_a, op_b):
+                    if op not in OPS:
+                        raise InputError(f"{name}: {op} is not one of the operations of darts: {', '.join(OPS)}")
+                choices += [SOURCES[node].index((a, b)), OPS.index(op_a), OPS.index(op_b)]
+        return self.architecture(*choices)
+
+    def genotype(self, arch: Architecture) -> Genotype:
+        """The architecture in the notation of DARTS; each node's smaller source comes first."""
+        self.check(arch)
+        normal, reduce = (
+            tuple(
+                pair
+                for node in range(NODES)
+                for pair in _node_pairs(node, arch.choices[start + 3 * node : start + 3 * node + 3])
+            )
+            for start in (0, PER_CELL)
+        )
+        return Genotype(normal, CONCAT, reduce, CONCAT)
+
+    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
+        """The normal and the reduction cell."""
+        return self.genotype(arch).cells()
+
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """20 cells at 36 channels for small images, 14 at 46 for images of 96 pixels and more."""
+        if min(settings.shape[1:]) >= LARGE:
+            settings = replace(settings, channels=settings.channels or 46, cells=settings.cells or 14)
+        return super().resolve(settings)
+
+    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
+        """See `Genotype.network`."""
+        return self.genotype(arch).network(settings, *self.size(settings))
+
+    def canonical(self, arch: Architecture) -> Architecture:
+        """The smallest of all orders in which a cell's nodes can be computed.
+
+        The output concatenates the nodes, so another order permutes its channels; the convolutions that read them are
+        i.i.d. over channels at initialisation.
+        """
+        self.check(arch)
+        halves = (arch.choices[:PER_CELL], arch.choices[PER_CELL:])
+        return Architecture(self.name, tuple(choice for half in halves for choice in _smallest(half)))
+
+    @property
+    def relaxation(self) -> tuple[Decision, ...]:
+        """One categorical over the operations for each of the 14 possible edges of either cell."""
+        return tuple(Decision(f"{cell} {s}-{node + 2}", OPS) for cell in CELLS for s, node in EDGES)
+
+    def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
+        """For each node the two edges whose best operation weighs most, with that operation; ties go to the first."""
+        choices: list[int] = []
+        for start in (0, len(EDGES)):
+            for node in range(NODES):
+                rows = [(s, weights[start + place]) for place, (s, n) in enumerate(EDGES) if n == node]
+                best = sorted(sorted(rows, key=lambda row: -max(row[1]))[:2])
+                choices.append(SOURCES[node].index((best[0][0], best[1][0])))
+                choices += [max(range(len(OPS)), key=row.__getitem__) for _, row in best]
+        return self.architecture(*choices)
+
+
+def _node_pairs(node: int, choice: tuple[int, ...]) -> tuple[tuple[str, int], tuple[str, int]]:
+    a, b = SOURCES[node][choice[0]]
+    return (OPS[choice[1]], a), (OPS[choice[2]], b)
+
+
+def _smallest(half: tuple[int, ...]) -> tuple[int, ...]:
+    """The least choices among the orders of nodes in which every source still comes first."""
+    nodes = [_node_pairs(node, half[3 * node : 3 * node + 3]) for node in range(NODES)]
+    found = []
+    for order in itertools.permutations(range(NODES)):
+        place = {0: 0, 1: 1} | {node + 2: new + 2 for new, node in enumerate(order)}
+        moved = [sorted((place[source], OPS.index(op)) for op, source in nodes[node]) for node in order]
+        if all(b < new + 2 for new, ((_, _), (b, _)) in enumerate(moved)):
+            choices = ((SOURCES[new].index((a, b)), i, j) for new, ((a, i), (b, j)) in enumerate(moved))
+            found.append(tuple(choice for triple in choices for choice in triple))
+    return min(found)
+
+
+DARTS = DartsSpace(
+    name="darts",
+    title="DARTS: a normal and a reduction cell of 4 nodes with 2 incoming edges each, 7 operations",
+    decisions=tuple(
+        decision
+        for cell in CELLS
+        for node in range(NODES)
+        for decision in (
+            Decision(f"{cell} node {node + 2} sources", tuple(f"{a},{b}" for a, b in SOURCES[node])),
+            Decision(f"{cell} node {node + 2} first operation", OPS),
+            Decision(f"{cell} node {node + 2} second operation", OPS),
+        )
+    ),
+    default_channels=36,
+    default_cells=20,
+)

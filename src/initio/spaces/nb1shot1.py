@@ -1,0 +1,148 @@
+"""NAS-Bench-1Shot1 (Zela et al., 2020): three sub-spaces of NAS-Bench-101 with fixed in-degrees.
+
+A cell has an input (vertex 0), 4 or 5 choice blocks with an operation each, and an output. Blocks whose
+value nothing uses are allowed: NAS-Bench-101 prunes them. Every choice is a cell of NAS-Bench-101, with 9
+edges before pruning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from initio.errors import InputError, did_you_mean
+from initio.graphs import Graph
+from initio.records import Architecture
+from initio.spaces.base import Cell, Decision, GraphSpace, NetworkSettings
+from initio.spaces.nb101 import MAX_VERTICES, NB101, OPS, Matrix, Ops, read_spec
+
+FILLER = OPS.index("conv1x1-bn-relu")  # of the isolated vertex that fills S1 and S2 up to 7 vertices
+
+
+@dataclass(frozen=True)
+class NB1Shot1Space(GraphSpace):
+    """For each block and the output its parents, one of all combinations; then the blocks' operations.
+
+    >>> [space.count() for space in (NB1SHOT1_S1, NB1SHOT1_S2, NB1SHOT1_S3)]
+    [14580, 29160, 1312200]
+    """
+
+    n_parents: tuple[int, ...] = field(kw_only=True)  # of vertices 1, 2, ... and the output
+
+    @property
+    def n_blocks(self) -> int:
+        """Vertices with an operation."""
+        return len(self.n_parents) - 1
+
+    def format(self, arch: Architecture) -> str:
+        """The parents of blocks and output, then the blocks' operations.
+
+        >>> NB1SHOT1_S1.format(NB1SHOT1_S1.architecture(0, 0, 2, 5, 9, 0, 0, 1, 2))
+        'nb1shot1-s1:parents=0|0,1|1,2|2,3|3,4;ops=conv3x3-bn-relu,conv3x3-bn-relu,conv1x1-bn-relu,maxpool3x3'
+        """
+        choices = self.check(arch).choices
+        words = [decision.options[choice] for decision, choice in zip(self.decisions, choices, strict=True)]
+        vertices = len(self.n_parents)
+        return f"{self.name}:parents={'|'.join(words[:vertices])};ops={','.join(words[vertices:])}"
+
+    def parse(self, text: str) -> Architecture:
+        """Reads what `format` writes; or a NAS-Bench-101 cell, with the filling vertex or without."""
+        text = text.strip()
+        if text.startswith(("ModelSpec", "{", "[", "(")):
+            return self.from_matrix(*read_spec(text))
+        name, _, rest = text.partition(":")
+        parents, _, ops = rest.partition(";")
+        if name != self.name or not parents.startswith("parents=") or not ops.startswith("ops="):
+            example = self.format(Architecture(self.name, (0,) * len(self.decisions)))
+            raise InputError(f"a cell of {self.name} looks like {example}")
+        return self._parse_words(parents[len("parents=") :].split("|"), ops[len("ops=") :].split(","))
+
+    def _parse_words(self, parents: list[str], ops: list[str]) -> Architecture:
+        for what, words, n in (("parents", parents, len(self.n_parents)), ("ops", ops, self.n_blocks)):
+            if len(words) != n:
+                raise InputError(f"{what} of {self.name} has {n} entries, not {len(words)}")
+        choices = []
+        for decision, word in zip(self.decisions, (*parents, *ops), strict=True):
+            word = word.strip()
+            if word not in decision.options:
+                hint = did_you_mean(word, list(decision.options))
+                raise InputError(f"{decision.name} of {self.name} cannot be {word[:40]!r}: {hint}")
+            choices.append(decision.options.index(word))
+        return self.architecture(*choices)
+
+    def from_matrix(self, matrix: Matrix, ops: Ops) -> Architecture:
+        """The architecture of a NAS-Bench-101 matrix, if its vertices have the in-degrees of this space."""
+        n = self.n_blocks
+        if len(matrix) == MAX_VERTICES == n + 3 and _isolated(matrix, n + 1):
+            matrix = tuple((*row[: n + 1], row[-1]) for row in (*matrix[: n + 1], matrix[-1]))
+            ops = ops[:n]
+        if len(matrix) != n + 2:
+            filled = " (7 with an isolated one before the output)" if n + 2 < MAX_VERTICES else ""
+            raise InputError(f"a cell of {self.name} has {n + 2} vertices{filled}, not {len(matrix)}")
+        choices = []
+        for v, degree in enumerate(self.n_parents, start=1):
+            parents = [w for w in range(v) if matrix[w][v]]
+            if len(parents) != degree:
+                raise InputError(f"vertex {v} of a {self.name} cell has {degree} parents, not {len(parents)}")
+            choices.append(self.decisions[v - 1].options.index(_word(parents)))
+        return self.architecture(*choices, *ops)
+
+    def to_matrix(self, arch: Architecture) -> tuple[Matrix, Ops]:
+        """The NAS-Bench-101 matrix and operations, filled up to 7 vertices as the benchmark does."""
+        choices = self.check(arch).choices
+        out = len(self.n_parents)
+        rows = [[0] * MAX_VERTICES for _ in range(MAX_VERTICES)]
+        for v, choice in enumerate(choices[:out], start=1):
+            for parent in self.decisions[v - 1].options[choice].split(","):
+                rows[int(parent)][v if v < out else -1] = 1
+        filler = (FILLER,) * (MAX_VERTICES - 2 - self.n_blocks)
+        return tuple(map(tuple, rows)), (*choices[out:], *filler)
+
+    def to_nb101(self, arch: Architecture) -> Architecture:
+        """The same cell in NAS-Bench-101."""
+        return NB101.from_matrix(*self.to_matrix(arch))
+
+    def canonical(self, arch: Architecture) -> Architecture:
+        """NAS-Bench-101's canonical cell: the representative is of that space."""
+        return NB101.canonical(self.to_nb101(arch))
+
+    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
+        """The cell of NAS-Bench-101, without unused blocks."""
+        return NB101.cells(self.to_nb101(arch))
+
+    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
+        """The network of NAS-Bench-101."""
+        return NB101.network(self.to_nb101(arch), settings)
+
+
+def _isolated(matrix: Matrix, v: int) -> bool:
+    return not any(matrix[v]) and not any(row[v] for row in matrix)
+
+
+def _word(parents: Sequence[int]) -> str:
+    return ",".join(map(str, parents))
+
+
+def _space(number: int, *n_parents: int) -> NB1Shot1Space:
+    out = len(n_parents)
+    names = [*(f"parents of block {v}" for v in range(1, out)), "parents of the output"]
+    return NB1Shot1Space(
+        name=f"nb1shot1-s{number}",
+        title=f"NAS-Bench-1Shot1, search space {number}: {out - 1} blocks with fixed in-degrees",
+        decisions=(
+            *(
+                Decision(name, tuple(map(_word, combinations(range(v), degree))))
+                for v, (name, degree) in enumerate(zip(names, n_parents, strict=True), start=1)
+            ),
+            *(Decision(f"operation of block {v}", OPS) for v in range(1, out)),
+        ),
+        default_channels=NB101.default_channels,
+        default_cells=NB101.default_cells,
+        n_parents=n_parents,
+    )
+
+
+NB1SHOT1_S1 = _space(1, 1, 2, 2, 2, 2)
+NB1SHOT1_S2 = _space(2, 1, 1, 2, 2, 3)
+NB1SHOT1_S3 = _space(3, 1, 1, 1, 2, 2, 2)

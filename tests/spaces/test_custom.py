@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+from initio import InputError, space, space_of_modules
+from tests.spaces.cases import LISTED, OWN, Net
+
+
+def test_the_builder_gets_the_values_themselves() -> None:
+    arch = OWN.architecture(1, 2)
+    assert OWN.choices_of(arch) == {"kernel": 3, "width": 16}
+    assert OWN.build(arch)[0].weight.shape == (16, 3, 3, 3)
+
+
+def test_a_list_of_modules_is_a_space() -> None:
+    assert [LISTED.build(arch)[0].out_channels for arch in LISTED.architectures()] == [4, 8]
+
+
+def test_spaces_of_one_name_but_other_choices_have_other_names() -> None:
+    assert space("own", Net, kernel=[1, 3], width=[4, 8]).name != OWN.name
+    assert space("own", Net, kernel=[1, 3], width=[4, 8, 16]).name == OWN.name
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    before = torch.random.get_rng_state()
+    OWN.build(OWN.architecture(0, 0), seed=1)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kernel=3,width=4", "begins with 'own-"),
+        (f"{OWN.name}:kernel=3", "needs the choice 'width' as well"),
+        (f"{OWN.name}:kernel=3,width=4,depth=1", "has no choice 'depth'"),
+        (f"{OWN.name}:kernel=3,width=5", "width of own-.* cannot be '5'"),
+        (f"{OWN.name}:kernel=3,kernel=1", "must be one choice as in 'kernel=1,width=4'"),
+    ],
+)
+def test_errors_name_the_place(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        OWN.parse(text)
+
+
+def test_bad_spaces_are_refused() -> None:
+    with pytest.raises(InputError, match="needs at least one choice"):
+        space("own", Net)
+    with pytest.raises(InputError, match="needs different values"):
+        space("own", Net, kernel=[3, 3])
+    with pytest.raises(InputError, match="avoid ':', ',' and '='"):
+        space("own", Net, kernel=["a,b"])
+    with pytest.raises(InputError, match="must return a torch.nn.Module, not NoneType"):
+        bad = space_of_modules("bad", {"nothing": lambda: None})  # type: ignore[dict-item, return-value]
+        bad.build(bad.architecture(0))
