@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from initio.api import build as build
     from initio.api import format_architecture as format_architecture
     from initio.data import Dataset as Dataset
-    from initio.data import load as load_data
+    from initio.data import load as load_data  # noqa: F401
     from initio.data import noise as noise
     from initio.errors import InputError as InputError
     from initio.records import Architecture as Architecture
@@ -57,7 +57,7 @@ _HOME = {  # public name -> module and name there
     "noise": "initio.data:noise",
 }
 
-__all__ = sorted(_HOME)  # type: ignore[assignment]  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

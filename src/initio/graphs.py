@@ -56,6 +56,7 @@ class Builder:
         self.steps: list[Step] = []
 
     def __call__(self, name: str, op: Op | Graph, *inputs: int) -> int:
+        """Adds a step."""
         self.steps.append(Step(name, op, inputs))
         return self.n_inputs + len(self.steps) - 1
 

@@ -7,7 +7,6 @@ of another kind or with damage is refused with an `InputError`; nothing in a fil
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
@@ -84,6 +83,8 @@ class Batch:
         y = np.array(self.y, dtype=np.int64, order="C")
         if x.ndim < 2 or y.shape != x.shape[:1] or len(y) == 0:
             raise InputError(f"a batch needs m >= 1 inputs and m labels, not shapes {x.shape} and {y.shape}")
+        if not np.isfinite(x).all():
+            raise InputError(f"sample {int(np.argwhere(~np.isfinite(x))[0][0])} of {self.source} holds NaN or infinity")
         if y.min() < 0 or y.max() >= self.classes:
             where = int(np.flatnonzero((y < 0) | (y >= self.classes))[0])
             raise InputError(
@@ -143,14 +144,17 @@ class Batch:
         shape = _items(data, "shape", int)
         try:
             raw = base64.b64decode(_get(data, "x", str), validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise InputError(f"the inputs are not base64: {error}") from None
         if any(n < 0 for n in shape) or len(raw) != 4 * math.prod(shape):
             raise InputError(f"the inputs hold {len(raw)} bytes, shape {shape} needs {4 * math.prod(shape)}")
+        labels, classes = _items(data, "y", int), _get(data, "classes", int)
+        if any(not 0 <= label < classes for label in labels):
+            raise InputError(f"a label is out of range: there are classes 0 to {classes - 1}")
         batch = cls(
             x=np.frombuffer(raw, "<f4").reshape(shape),
-            y=np.array(_items(data, "y", int), dtype=np.int64),
-            classes=_get(data, "classes", int),
+            y=np.array(labels, dtype=np.int64),
+            classes=classes,
             source=_get(data, "source", str),
             mean=tuple(_items(data, "mean", float)),
             std=tuple(_items(data, "std", float)),

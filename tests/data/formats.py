@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from initio.data import Dataset
+
 CIFAR10_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 
@@ -60,9 +62,7 @@ def write_cifar10_binary(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
     for name, xs, ys in zip(names, np.split(x, 6), np.split(y, 6), strict=True):
-        (folder / name).write_bytes(
-            b"".join(bytes([k]) + image.tobytes() for image, k in zip(xs, ys, strict=True))
-        )
+        (folder / name).write_bytes(b"".join(bytes([k]) + image.tobytes() for image, k in zip(xs, ys, strict=True)))
     (folder / "batches.meta.txt").write_text("\n".join(CIFAR10_NAMES) + "\n\n")
 
 
@@ -94,14 +94,19 @@ def png(image: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def python2_array(x: np.ndarray) -> bytes:
-    """The pickle of {"data": x, "labels": [0, ...]} as Python 2 wrote it (protocol 0): texts, arrays and all."""
-    raw = repr(x.tobytes().decode("latin-1")).encode("ascii", "backslashreplace")
-    shape = b"".join(b"I%d\n" % n for n in x.shape)
-    array = (
-        b"cnumpy.core.multiarray\n_reconstruct\np1\n(cnumpy\nndarray\np2\n(I0\ntp3\nS'b'\np4\ntp5\nRp6\n"
-        b"(I1\n(" + shape + b"tp7\ncnumpy\ndtype\np8\n(S'u1'\np9\nI0\nI1\ntp10\nRp11\n"
-        b"(I3\nS'|'\np12\nNNNI-1\nI-1\nI0\ntp13\nbI00\nS" + raw + b"\np14\ntp15\nb"
+def python2_batch(x: np.ndarray) -> bytes:
+    """The pickle of {"labels": [0, ...], "data": x} as Python 2 wrote the published files of CIFAR."""
+    n, width = (b"M" + size.to_bytes(2, "little") for size in x.shape)
+    raw = x.tobytes()
+    return (
+        b"\x80\x02}q\x01(U\x06labelsq\x04]q\x05(" + b"K\x00" * len(x) + b"eU\x04dataq\x06"
+        b"cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85U\x01b\x87Rq\x09"
+        b"(K\x01" + n + width + b"\x86cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b"
+        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
+        b"T" + len(raw).to_bytes(4, "little") + raw + b"tbu."
     )
-    labels = b"(lp16\n" + b"I0\na" * len(x)
-    return b"(dp0\nS'data'\n" + array + b"sS'labels'\n" + labels + b"s."
+
+
+def stored(data: object) -> np.ndarray:
+    assert isinstance(data, Dataset)
+    return data.images if isinstance(data.images, np.ndarray) else np.stack([data.images[i] for i in range(len(data))])

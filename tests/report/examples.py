@@ -33,7 +33,9 @@ DARTS_REDUCE = genotype(
     "reduction", [(MP, 0), (MP, 1), (SK, 2), (MP, 1), (MP, 0), (SK, 2), (SK, 2), (MP, 1)], [2, 3, 4, 5]
 )
 DARTS_DEEP = genotype(
-    "normal", [(S3, 0), (S5, 1), (S3, 2), ("dil_conv_5x5", 0), (MP, 3), (SK, 1), (S3, 4), (AP, 2)], [2, 3, 4, 5]
+    "normal",
+    [(S3, 0), (S5, 1), (S3, 2), ("dil_conv_5x5", 0), (MP, 3), (SK, 1), (S3, 4), (AP, 2)],
+    [2, 3, 4, 5],
 )
 NASNET_NORMAL = genotype(
     "normal",
@@ -42,7 +44,18 @@ NASNET_NORMAL = genotype(
 )
 NASNET_REDUCE = genotype(
     "reduction",
-    [(S5, 1), ("sep_conv_7x7", 0), (MP, 1), ("sep_conv_7x7", 0), (AP, 1), (S5, 0), (SK, 3), (AP, 2), (S3, 2), (MP, 1)],
+    [
+        (S5, 1),
+        ("sep_conv_7x7", 0),
+        (MP, 1),
+        ("sep_conv_7x7", 0),
+        (AP, 1),
+        (S5, 0),
+        (SK, 3),
+        (AP, 2),
+        (S3, 2),
+        (MP, 1),
+    ],
     [3, 4, 5, 6],
 )
 

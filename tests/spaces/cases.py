@@ -9,7 +9,11 @@ from initio.spaces import SPACES, Space, mlp_space, space, space_of_modules
 class Net(nn.Sequential):
     def __init__(self, kernel: int, width: int) -> None:
         super().__init__(
-            nn.Conv2d(3, width, kernel), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)
+            nn.Conv2d(3, width, kernel),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, 10),
         )
 
 

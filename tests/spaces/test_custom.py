@@ -48,6 +48,6 @@ def test_bad_spaces_are_refused() -> None:
         space("own", Net, kernel=[3, 3])
     with pytest.raises(InputError, match="avoid ':', ',' and '='"):
         space("own", Net, kernel=["a,b"])
+    bad = space_of_modules("bad", {"nothing": lambda: None})  # type: ignore[dict-item, return-value]
     with pytest.raises(InputError, match="must return a torch.nn.Module, not NoneType"):
-        bad = space_of_modules("bad", {"nothing": lambda: None})  # type: ignore[dict-item, return-value]
         bad.build(bad.architecture(0))

@@ -103,9 +103,15 @@ def test_range_is_read_as_darts_prints_it() -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (("('dil_conv_3x3', 2)", "('dil_conv_9x9', 2)"), "pair 7 of normal: unknown operation 'dil_conv_9x9'"),
+        (
+            ("('dil_conv_3x3', 2)", "('dil_conv_9x9', 2)"),
+            "pair 7 of normal: unknown operation 'dil_conv_9x9'",
+        ),
         (("('dil_conv_3x3', 2)", "('dil_conv_3x3', 5)"), "pair 7 of normal: source 5 is not one of 0 to 4"),
-        (("('dil_conv_3x3', 2)", "('sep_conv_7x7', 2)"), "sep_conv_7x7 is not one of the operations of darts"),
+        (
+            ("('dil_conv_3x3', 2)", "('sep_conv_7x7', 2)"),
+            "sep_conv_7x7 is not one of the operations of darts",
+        ),
         (("('dil_conv_3x3', 2)", "('dil_conv_3x3', 0)"), "both edges of node 5 come from 0"),
         (("normal_concat=[2, 3, 4, 5]", "normal_concat=[4, 5]"), "a darts cell concatenates nodes"),
         (("normal_concat=[2, 3, 4, 5]", "normal_concat=[2, 9]"), "must hold different nodes from 2 to 5"),

@@ -90,8 +90,14 @@ def test_a_disconnected_cell_is_built_and_constant() -> None:
     ("text", "message"),
     [
         ("|nor_conv_9x9~0|", "an nb201 cell has 3 nodes joined by '\\+'"),
-        ("|nor_conv_9x9~0|+|none~0|none~1|+|none~0|none~1|none~2|", "edge 1 of node 1 .*did you mean 'nor_conv_3x3'"),
-        ("|none~0|+|none~0|+|none~0|none~1|none~2|", "node 2 of the nb201 cell needs 2 incoming edges, not 1"),
+        (
+            "|nor_conv_9x9~0|+|none~0|none~1|+|none~0|none~1|none~2|",
+            "edge 1 of node 1 .*did you mean 'nor_conv_3x3'",
+        ),
+        (
+            "|none~0|+|none~0|+|none~0|none~1|none~2|",
+            "node 2 of the nb201 cell needs 2 incoming edges, not 1",
+        ),
         ("|none~0|+|none~0|none~2|+|none~0|none~1|none~2|", "edge 2 of node 2 must look like 'op~1'"),
         ("none~0+|none~0|none~1|+|none~0|none~1|none~2|", "node 1 of the nb201 cell must look like"),
     ],

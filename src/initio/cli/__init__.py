@@ -102,8 +102,8 @@ def parser(name: str) -> ArgumentParser:
     from jsonargparse import ArgumentParser
 
     class Parser(ArgumentParser):
-        def format_help(self) -> str:
-            return _hyphens(super().format_help())
+        def format_help(self, *args: Any) -> str:
+            return _hyphens(super().format_help(*args))
 
     summary = COMMANDS[name]
     made = Parser(prog=f"initio {name}", exit_on_error=False, description=summary[0].upper() + summary[1:] + ".")
@@ -132,7 +132,7 @@ def _normalised(command: type[Any], argv: list[str]) -> list[str]:
     hints = get_type_hints(command)
     short: dict[str, str] = getattr(command, "SHORT", {})
     flags = {f"--{field.name}" for field in dataclasses.fields(command) if hints[field.name] is bool}
-    tokens = []
+    tokens: list[str] = []
     for place, token in enumerate(argv):
         if token == "--":
             return tokens + argv[place:]

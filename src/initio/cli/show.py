@@ -55,7 +55,7 @@ def read_architecture(text: str) -> Architecture | Genotype:
     """The architecture that the user names: notation, published cell, JSON file or run folder."""
     path = Path(text)
     try:
-        is_file, is_folder = path.is_file(), path.is_dir()
+        is_file, is_folder = path.is_file(), bool(text) and path.is_dir()
     except (OSError, ValueError):  # too long for a path: a notation
         is_file = is_folder = False
     if is_folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -18,15 +19,8 @@ KEYS = {  # the names that are looked for, in this order
 
 def read_npz(path: Path, split: str) -> Dataset:
     """A data set from an archive with `x_train`, `y_train`, `x_test`, `y_test`, or with `x`, `y` alone."""
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except Exception as error:  # numpy and zipfile raise whatever a damaged file leads them to
-        raise InputError(f"{path} is not a readable .npz file: {_reason(error)}") from None
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InputError(
-            f"{path} is not an .npz archive but a single array: save it with numpy.savez(path, x=..., y=...)"
-        )
-    with archive:
+    with path.open("rb") as file:
+        archive = _archive(file, path)
         names = set(archive.files)
         parts = {which: _part(archive, pair, path) for which in KEYS if (pair := _pair(which, names))}
         if "train" not in parts:
@@ -36,6 +30,18 @@ def read_npz(path: Path, split: str) -> Dataset:
             )
         class_names = _class_names(archive, path) if "class_names" in names else ()
     return dataset(path.stem, split, parts, class_names)
+
+
+def _archive(file: BinaryIO, path: Path) -> np.lib.npyio.NpzFile:
+    try:
+        archive = np.load(file, allow_pickle=False)
+    except Exception as error:  # numpy and zipfile raise whatever a damaged file leads them to
+        raise InputError(f"{path} is not a readable .npz file: {_reason(error)}") from None
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise InputError(
+            f"{path} is a single array, not an .npz archive: save it by numpy.savez(path, x=..., y=...)"
+        )
+    return archive
 
 
 def _pair(which: str, names: set[str]) -> tuple[str, str] | None:

@@ -27,13 +27,8 @@ LITERAL |= {"SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"}
 PUT, GET = {"PUT", "BINPUT", "LONG_BINPUT"}, {"GET", "BINGET", "LONG_BINGET"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
-_RECONSTRUCT, _FROMBUFFER, _NDARRAY, _DTYPE, _ENCODE = (
-    "_reconstruct",
-    "_frombuffer",
-    "ndarray",
-    "dtype",
-    "encode",
-)
+_RECONSTRUCT, _FROMBUFFER, _NDARRAY, _DTYPE = "_reconstruct", "_frombuffer", "ndarray", "dtype"
+_ENCODE, _BYTES = "encode", "bytes"
 NAMES = {  # all that a pickle of plain arrays refers to, by numpy 1's and 2's module names
     "numpy.core.multiarray _reconstruct": _RECONSTRUCT,
     "numpy._core.multiarray _reconstruct": _RECONSTRUCT,
@@ -42,6 +37,7 @@ NAMES = {  # all that a pickle of plain arrays refers to, by numpy 1's and 2's m
     "numpy ndarray": _NDARRAY,
     "numpy dtype": _DTYPE,
     "_codecs encode": _ENCODE,
+    "__builtin__ bytes": _BYTES,
 }
 
 
@@ -186,6 +182,8 @@ def _made(word: str, *arguments: Any) -> Any:
         return _Array(_shape(shape), _a(_Dtype, dtype), order == "F", _bytes(data))
     if word == _ENCODE and arguments[1:] in (("latin1",), ("latin-1",)):
         return _a(str, arguments[0]).encode("latin-1")
+    if word == _BYTES and not arguments:
+        return b""
     raise ValueError(f"it calls {word}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,8 @@ def read_picture(path: Path) -> np.ndarray:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=FORMATS) as image:
-            return rgb(image)
+        with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as image:
+            return rgb(image)  # without Pillow's warnings: a picture is read, or refused by one sentence
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
         # Pillow's own sentence on an unknown format repeats the path.
         reason = (

@@ -48,7 +48,15 @@ class Geometry:
         if not self.stride:
             return F.linear(x, weight, bias)
         return torch.convolution(
-            x, weight, bias, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
+            x,
+            weight,
+            bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,
+            [0] * len(self.stride),
+            self.groups,
         )
 
     def transpose(self, delta: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -97,7 +105,9 @@ class Geometry:
         """‖δ_i x_iᵀ‖² in float64: the diagonal of `gram`."""
         return self.dots(x, delta, x, delta, shape, chunk)
 
-    def dots(self, x: Tensor, delta: Tensor, x2: Tensor, delta2: Tensor, shape: Ints, chunk: int = CHUNK_BYTES) -> Tensor:
+    def dots(
+        self, x: Tensor, delta: Tensor, x2: Tensor, delta2: Tensor, shape: Ints, chunk: int = CHUNK_BYTES
+    ) -> Tensor:
         """⟨δ_i x_iᵀ, δ'_i x'_iᵀ⟩ in float64."""
         pairs = zip(self._slices(x, delta, shape, chunk), self._slices(x2, delta2, shape, chunk), strict=True)
         total = torch.zeros(len(x), dtype=torch.float64)

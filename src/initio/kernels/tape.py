@@ -22,6 +22,7 @@ cycle through autograd's graph would never be freed.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,7 +82,13 @@ class _Weighted(Function):
         dual: bool, moves: tuple[bool, bool], keep: bool,
     ) -> Any:  # fmt: skip
         assert layer.geometry is not None
-        ctx.layer, ctx.switch, ctx.moves, ctx.has_bias, ctx.keep = layer, switch, moves, bias is not None, keep
+        ctx.layer, ctx.switch, ctx.moves, ctx.has_bias, ctx.keep = (
+            layer,
+            switch,
+            moves,
+            bias is not None,
+            keep,
+        )
         ctx.set_materialize_grads(False)
         z = layer.geometry.apply(x, weight, bias)
         ctx.save_for_backward(x, weight, xt, z if keep else None)
@@ -217,7 +224,9 @@ def _bn_transpose(
     return _combine(z.shape, scale * (mu * inv * a2 - a1), (delta, scale), (z, -scale * inv * a2))
 
 
-def _dual_norm_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, s1: Tensor, s2: Tensor, frozen: bool) -> Any:
+def _dual_norm_backward(
+    ctx: Any, dy: Tensor | None, dyt: Tensor, s1: Tensor, s2: Tensor, frozen: bool
+) -> Any:
     """Cotangents of z, ż, γ, β from δ̇ (of y) and δ (of ẏ): the tangent of batch norm's backward.
 
     δ̇_z = γ inv P(δ̇) + γ̇ inv P(δ) − γ inv² ⟨x̂ ż⟩ P(δ) − γ inv (x̂̇ ⟨δ x̂⟩ + x̂ ⟨δ x̂̇⟩),  x̂̇ = inv P(ż).
@@ -324,7 +333,9 @@ class _Affine(Function):
         if switch.visit is not None:
             return ghat, ghat_t, None, None, *nothing
         out = []
-        for value, tangent, name, shape in zip(first, second, (layer.weight, layer.bias), ctx.shapes, strict=True):
+        for value, tangent, name, shape in zip(
+            first, second, (layer.weight, layer.bias), ctx.shapes, strict=True
+        ):
             if shape is None:
                 out.append(None)
             elif dyt is None:
@@ -408,7 +419,11 @@ def _bias_gradient(delta: Tensor, layer: Layer) -> Tensor:
 def _fisher(store: dict[str, Tensor], layer: Layer, z: Tensor, delta: Tensor) -> None:
     product = z * delta
     assert layer.geometry is not None
-    value = product.flatten(2).sum(2) if layer.geometry.stride else product.reshape(len(z), -1, z.shape[-1]).sum(1)
+    value = (
+        product.flatten(2).sum(2)
+        if layer.geometry.stride
+        else product.reshape(len(z), -1, z.shape[-1]).sum(1)
+    )
     key = f"{layer.weight}#{sum(name.split('#')[0] == layer.weight for name in store)}"
     store[key] = value
 
@@ -438,8 +453,13 @@ class _Table:
 class Notes:
     """What the forward pass found out."""
 
-    unknown: set[str] = field(default_factory=set)  # parameters used by operations the fast path does not know
+    unknown: set[str] = field(
+        default_factory=set
+    )  # parameters used by operations the fast path does not know
     operations: set[str] = field(default_factory=set)  # those operations
+    uses: Counter[str] = field(
+        default_factory=Counter
+    )  # how often a parameter takes part in a recorded layer
     batch_norms: int = 0
     kinks: int = 0  # ReLUs and their like
     codes: Tensor | None = None  # NASWOT's Σ over ReLUs of C Cᵀ + (1−C)(1−C)ᵀ
@@ -459,8 +479,6 @@ class Recorder(TorchFunctionMode):
         self.tangents = _Table()
         self.notes = Notes()
         self.patterns: list[tuple[Any, Tensor]] = []  # (graph node of a ReLU's output, its code matrix)
-        self.last_relu: tuple[weakref.ref[Tensor], int, weakref.ref[Tensor]] | None = None
-        self.relus: dict[int, tuple[weakref.ref[Tensor], int, Tensor, Tensor | None]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Dispatches on the function."""
@@ -504,14 +522,29 @@ class Recorder(TorchFunctionMode):
         return out
 
     def _with_tangents(
-        self, func: Any, name: str, leaves: list[Any], spec: Any, tangents: list[Tensor | None], args: Any, kwargs: Any
+        self,
+        func: Any,
+        name: str,
+        leaves: list[Any],
+        spec: Any,
+        tangents: list[Tensor | None],
+        args: Any,
+        kwargs: Any,
     ) -> Any:
-        in_place = name.endswith("_") and not name.startswith("__") or name.startswith("__i") and name != "__invert__"
+        in_place = (
+            name.endswith("_")
+            and not name.startswith("__")
+            or name.startswith("__i")
+            and name != "__invert__"
+        )
         if func in _LINEAR and not in_place:
             out = func(*args, **kwargs)
             first = isinstance(args[0], Tensor)
             if func in _ADDITIVE or not first:
-                tans = [t if t is not None or not isinstance(a, Tensor) else torch.zeros_like(a) for a, t in zip(leaves, tangents, strict=True)]
+                tans = [
+                    t if t is not None or not isinstance(a, Tensor) else torch.zeros_like(a)
+                    for a, t in zip(leaves, tangents, strict=True)
+                ]
                 if func not in _ADDITIVE or all(isinstance(a, Tensor) for a in leaves[:2]):
                     self._attach(out, self._linear(func, leaves, tans, spec))
                     return out
@@ -556,6 +589,12 @@ class Recorder(TorchFunctionMode):
         """The parameter's name, or nothing."""
         return "" if t is None else self.names.get(id(t), "")
 
+    def layer(self, weight: Tensor | None, bias: Tensor | None, geometry: Geometry | None = None) -> Layer:
+        """The record of one use of these parameters."""
+        names = [self.name(p) for p in (weight, bias)]
+        self.notes.uses.update(n for n in names if n)
+        return Layer(names[0], names[1], geometry, () if weight is None else tuple(weight.shape))
+
     def finish(self, out: Any) -> Any:
         """Takes a recorded function's (value, tangent) apart."""
         if not self.dual:
@@ -569,7 +608,7 @@ class Recorder(TorchFunctionMode):
         name = self.name(weight)
         if not name or (bias is not None and not self.name(bias)) or self.tangents.get(weight) is not None:
             return NotImplemented
-        layer = Layer(name, self.name(bias), geometry, tuple(weight.shape))
+        layer = self.layer(weight, bias, geometry)
         moves = (name in self.theta, self.name(bias) in self.theta)
         return self.finish(
             _Weighted.apply(
@@ -643,18 +682,28 @@ def _batch_norm(
     recorder.notes.batch_norms += 1
     if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim < 2:
         return recorder.other(F.batch_norm, (input, None, None, weight, bias, True, momentum, eps), {})
-    layer = Layer(recorder.name(weight), recorder.name(bias), None)
+    layer = recorder.layer(weight, bias)
     moves = layer.weight in recorder.theta or layer.bias in recorder.theta
     return recorder.finish(
         _BatchNorm.apply(
-            input, recorder.tangents.get(input), weight, bias, eps, layer, recorder.switch, recorder.dual, moves,
+            input,
+            recorder.tangents.get(input),
+            weight,
+            bias,
+            eps,
+            layer,
+            recorder.switch,
+            recorder.dual,
+            moves,
             recorder.frozen,
         )  # fmt: skip
     )
 
 
-def _affine(recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]) -> Any:
-    layer = Layer(recorder.name(weight), recorder.name(bias), None)
+def _affine(
+    recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]
+) -> Any:
+    layer = recorder.layer(weight, bias)
     moves = layer.weight in recorder.theta or layer.bias in recorder.theta
     tangent = recorder.tangents.get(hat)
     return recorder.finish(
@@ -666,10 +715,16 @@ def _layer_norm(
     recorder: Recorder, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim <= len(normalized_shape):
+    if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim <= len(
+        normalized_shape
+    ):
         return NotImplemented
     hat = recorder.other(F.layer_norm, (input, normalized_shape), {"eps": eps})
-    return hat if weight is None and bias is None else _affine(recorder, hat, weight, bias, tuple(normalized_shape))
+    return (
+        hat
+        if weight is None and bias is None
+        else _affine(recorder, hat, weight, bias, tuple(normalized_shape))
+    )
 
 
 def _group_norm(
@@ -695,7 +750,9 @@ def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
     return out
 
 
-def _leaky_relu(recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+def _leaky_relu(
+    recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False
+) -> Any:
     out = recorder.other(F.leaky_relu, (input, negative_slope), {})
     recorder.kink(input, out)
     return out
@@ -732,7 +789,14 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     F.feature_alpha_dropout: _dropout,
 }
 
-_ADDITIVE = {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.sub, torch.Tensor.sub, torch.Tensor.__sub__}
+_ADDITIVE = {
+    torch.add,
+    torch.Tensor.add,
+    torch.Tensor.__add__,
+    torch.sub,
+    torch.Tensor.sub,
+    torch.Tensor.__sub__,
+}
 _LINEAR = {
     *_ADDITIVE,
     F.avg_pool1d, F.avg_pool2d, F.avg_pool3d,
@@ -758,7 +822,9 @@ class Tape:
     switch: Switch
     notes: Notes
 
-    def _run(self, outputs: list[Tensor], cotangents: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
+    def _run(
+        self, outputs: list[Tensor], cotangents: list[Tensor], inputs: list[Tensor]
+    ) -> list[Tensor | None]:
         pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
         if not pairs or not inputs:
             return [None] * len(inputs)
@@ -786,10 +852,13 @@ class Tape:
         with self._switched(fisher=fisher, batch_norm=batch_norm):
             out = self._run([self.f], [cotangent], [self.parameters[n] for n in names])
         return {
-            n: torch.zeros_like(self.parameters[n]) if g is None else g.detach() for n, g in zip(names, out, strict=True)
+            n: torch.zeros_like(self.parameters[n]) if g is None else g.detach()
+            for n, g in zip(names, out, strict=True)
         }
 
-    def input_gradient(self, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"] = "coupled") -> Tensor:
+    def input_gradient(
+        self, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"] = "coupled"
+    ) -> Tensor:
         """Σ_i (∂f_i/∂x)ᵀ c_i, in the shape of x."""
         with self._switched(batch_norm=batch_norm):
             (out,) = self._run([self.f], [cotangent], [self.x])
@@ -803,7 +872,9 @@ class Tape:
         names = list(self.parameters)
         found: dict[str, Tensor] = {}
         with self._switched(fisher=fisher, gradients=found):
-            out = self._run([self.f, self.ft], [cotangent_dot, cotangent], [self.parameters[n] for n in names])
+            out = self._run(
+                [self.f, self.ft], [cotangent_dot, cotangent], [self.parameters[n] for n in names]
+            )
         if self.notes.unknown:
             found.update(self.gradient(cotangent, names=sorted(self.notes.unknown)))
         zeros = {n: torch.zeros_like(p) for n, p in self.parameters.items()}
@@ -842,7 +913,9 @@ def record(
     notes = recorder.notes
     if codes and recorder.patterns:
         used = _reached(f)
-        notes.codes = sum((K for node, K in recorder.patterns if node in used), torch.zeros(len(x), len(x)).double())
+        notes.codes = sum(
+            (K for node, K in recorder.patterns if node in used), torch.zeros(len(x), len(x)).double()
+        )
     return Tape(x, f, ft, parameters, switch, notes)
 
 

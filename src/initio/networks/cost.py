@@ -31,9 +31,7 @@ class NetworkCost:
     layers: int = 0  # convolutions and linear layers
 
     def __add__(self, other: NetworkCost) -> NetworkCost:
-        return NetworkCost(
-            self.parameters + other.parameters, self.flops + other.flops, self.layers + other.layers
-        )
+        return NetworkCost(self.parameters + other.parameters, self.flops + other.flops, self.layers + other.layers)
 
 
 def count(graph: Graph, settings: NetworkSettings) -> NetworkCost:
@@ -53,7 +51,7 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
             continue
         read = tuple(shapes[i] for i in step.inputs)
         counted = _count_graph if isinstance(step.op, Graph) else _count_op
-        cost, shape = counted(step.op, norm, read)  # type: ignore[arg-type]
+        cost, shape = counted(step.op, norm, read)
         total += cost
         shapes.append(shape)
     return total, shapes[graph.output]

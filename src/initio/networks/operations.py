@@ -46,14 +46,14 @@ class _BareLinear(nn.Linear):
 def conv2d(*args: Any, **kwargs: Any) -> nn.Conv2d:
     """A plain `nn.Conv2d` whose weights are not drawn yet."""
     module = _BareConv2d(*args, **kwargs)
-    module.__class__ = nn.Conv2d
+    module.__class__ = nn.Conv2d  # type: ignore[assignment]
     return module
 
 
 def linear(*args: Any, **kwargs: Any) -> nn.Linear:
     """A plain `nn.Linear` whose weights are not drawn yet."""
     module = _BareLinear(*args, **kwargs)
-    module.__class__ = nn.Linear
+    module.__class__ = nn.Linear  # type: ignore[assignment]
     return module
 
 
@@ -216,7 +216,8 @@ def conv_bn_relu(kernel: int) -> Operation:
 def sep_conv(kernel: int) -> Operation:
     """DARTS' separable convolution, applied twice; the first has the stride."""
     return lambda op, kit: nn.Sequential(
-        *separable(op.c_in, op.c_in, kernel, op.stride, 1, kit), *separable(op.c_in, op.c_out, kernel, 1, 1, kit)
+        *separable(op.c_in, op.c_in, kernel, op.stride, 1, kit),
+        *separable(op.c_in, op.c_out, kernel, 1, 1, kit),
     )
 
 

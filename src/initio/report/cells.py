@@ -1,8 +1,8 @@
 """Cells as people draw them: in the terminal, and as a figure for a paper.
 
-One look for all spaces: data flows from the inputs to the output, an operation has the colour of its family, whether
-the space writes it on the arrows (`nb201`, `darts`) or into the nodes (`nb101`, `mlp`). An arrow that carries `none` is
-not drawn, a line below the cell names it.
+One look for all spaces: data flows from the inputs to the output, an operation has the colour of its family,
+whether the space writes it on the arrows (`nb201`, `darts`) or into the nodes (`nb101`, `mlp`). An arrow that
+carries `none` is not drawn; a line below the cell names it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from textwrap import wrap
@@ -41,8 +41,8 @@ FAMILIES = (  # the first pattern that matches decides
 def family(operation: str) -> str:
     """The family of an operation, which decides its colour; `other` when the name says nothing.
 
-    >>> [family(name) for name in ("nor_conv_3x3", "conv1x1-bn-relu", "dil_conv_5x5", "max_pool_3x3", "c_{k-2}")]
-    ['convolution', 'convolution', 'dilated', 'pooling', 'other']
+    >>> [family(name) for name in ("nor_conv_3x3", "conv1x1-bn-relu", "dil_conv_5x5", "c_{k-2}")]
+    ['convolution', 'convolution', 'dilated', 'other']
     """
     return next((name for name, pattern in FAMILIES if pattern.search(operation.lower())), "other")
 
@@ -50,9 +50,7 @@ def family(operation: str) -> str:
 def _drawn(cell: Cell) -> list[Edge]:
     for edge in cell.edges:
         if not 0 <= edge.source < edge.target < len(cell.nodes):
-            raise InputError(
-                f"edge {edge.source} -> {edge.target} of cell {cell.name!r} does not lead from an earlier to a later node"
-            )
+            raise InputError(f"edge {edge.source} -> {edge.target} of cell {cell.name!r} must lead to a later node")
     return [edge for edge in cell.edges if edge.label != ZERO]
 
 
@@ -72,7 +70,7 @@ def _live(cell: Cell) -> set[int]:
     return fed & used
 
 
-# --- the terminal ------------------------------------------------------------------------------------------------
+# --- the terminal -------------------------------------------------------------------------------------------
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 LINES = dict(zip((3, 12, 10, 6, 9, 5, 11, 7, 14, 13, 15), "│─┌┐└┘├┤┬┴┼", strict=True))
@@ -82,13 +80,14 @@ ANSI = {"convolution": 34, "separable": 35, "dilated": 36, "pooling": 33, "skip"
 
 
 def draw_text(cells: Sequence[Cell], width: int = 80, *, colour: bool = False) -> str:
-    """The cells in box characters, at most `width` columns wide; `colour` adds ANSI colours to the operations.
+    """The cells in box characters, at most `width` columns wide; `colour` adds ANSI colours to operations.
 
-    The nodes stand below one another. An arrow to the next node runs down between the two boxes; the others leave a
-    box on its right side, run down in a lane that belongs to their source, and enter where an arrowhead points. Lines
-    that merely cross are drawn as ┼, lines that are one and the same arrow's source as ┤.
+    The nodes stand below one another. An arrow to the next node runs down between the two boxes; the others
+    leave a box on its right side, run down in a lane that all arrows of their source share, and enter where an
+    arrowhead points. A branch of a lane is drawn as ┤; lines that meet in ┼ only cross.
 
-    >>> print(draw_text([Cell("cell", ("in", "mid", "out"), (Edge(0, 1, "conv"), Edge(1, 2), Edge(0, 2, "skip")))]))
+    >>> edges = (Edge(0, 1, "conv"), Edge(1, 2), Edge(0, 2, "skip"))
+    >>> print(draw_text([Cell("cell", ("in", "mid", "out"), edges)]))
     cell
     ┌─────┐
     │ in  ├─────────┐
@@ -134,7 +133,7 @@ class _Lane:
 
 
 class _Sketch:
-    """One cell on a grid of characters: rows are fixed by the nodes, then lanes, then columns by what fits."""
+    """One cell on a grid of characters: first its rows, then its lanes, then its columns."""
 
     def __init__(self, cell: Cell, width: int) -> None:
         self.cell, self.width, self.is_clipped = cell, width, False
@@ -151,7 +150,7 @@ class _Sketch:
         self._fit()
 
     def _place_rows(self) -> None:
-        """Each node: a border, a row for every arrow on its right side, a border, and a row for a label below."""
+        """Each node: a border, a row for every arrow on its right, a border, and a row for a label below."""
         self.top: list[int] = []
         self.rows: list[tuple[Edge, int]] = []
         y = 0
@@ -173,12 +172,12 @@ class _Sketch:
         """From left to right with the fewest crossings; lanes that never meet may share a column."""
         lanes = sorted(self.lanes.values(), key=lambda lane: (lane.last, -lane.first))
         if len(lanes) <= 6:
-            lanes = list(min(permutations(lanes), key=self._crossings))
+            lanes = min((list(order) for order in permutations(lanes)), key=self._crossings)
         for place, lane in enumerate(lanes):
             met = [m.column for m in lanes[:place] if m.first <= lane.last and lane.first <= m.last]
             lane.column = 1 + max(met, default=-1)
 
-    def _crossings(self, lanes: Sequence[_Lane]) -> int:
+    def _crossings(self, lanes: list[_Lane]) -> int:
         rows = {lane.source: [lane.first] for lane in lanes}
         for edge, row in self.rows:
             rows[edge.source].append(row)
@@ -203,7 +202,7 @@ class _Sketch:
         """The same sketch, if it fits."""
         if self.size > self.width:
             raise InputError(
-                f"the drawing of cell {self.cell.name!r} needs a width of {self.size} or more, not {self.width}"
+                f"a drawing of cell {self.cell.name!r} needs a width of {self.size} or more, not {self.width}"
             )
         return self
 
@@ -255,7 +254,11 @@ class _Sketch:
         return max(1, sum(edge.target == node for edge, _ in self.rows) + (node in self.lanes))
 
     def _draw_spine(self, grid: _Grid, edge: Edge) -> None:
-        x, start, end = self.box // 2, self.top[edge.source] + self._n_rows(edge.source) + 1, self.top[edge.target]
+        x, start, end = (
+            self.box // 2,
+            self.top[edge.source] + self._n_rows(edge.source) + 1,
+            self.top[edge.target],
+        )
         grid.vertical(x, start, end)
         grid.write(x, end, "▼")
         if edge.label:
@@ -320,12 +323,12 @@ def _clip(text: str, length: int) -> str:
     """
     >>> _clip("sep_conv_3x3", 8)
     'sep_con…'
-    """  # noqa: D212
+    """
     text = _printable(text)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-# --- the figure --------------------------------------------------------------------------------------------------
+# --- the figure ---------------------------------------------------------------------------------------------
 
 FONTS = ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"]
 INK, FAINT, LINE = "#20262e", "#7a838f", "#5b6573"
@@ -345,13 +348,16 @@ MOST_PIXELS = 30_000  # of a side of a PNG; a longer picture gets a lower resolu
 
 
 def save_picture(cells: Sequence[Cell], path: str | Path, title: str = "") -> None:
-    """One figure with all cells, as SVG, PDF or PNG by the suffix of `path`; the same cells give the same bytes.
+    """One figure with all cells, as SVG, PDF or PNG by the suffix of `path`; same cells, same bytes.
 
-    Text stays text: it can be searched, copied and edited. The size is that of print, with type of 7.5 to 10 points.
+    Text stays text in SVG and PDF: it can be searched, copied and edited. The size is that of print, with type
+    of 7.5 to 11 points.
     """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"a picture ends in one of {', '.join(SUFFIXES)}, not in {path.suffix!r} as {path.name!r} does")
+        raise InputError(
+            f"a picture ends in one of {', '.join(SUFFIXES)}, not in {path.suffix!r} as {path.name!r} does"
+        )
     if not path.parent.is_dir():
         raise InputError(f"the folder {str(path.parent)!r} for the picture {path.name!r} does not exist")
     if not cells:
@@ -378,7 +384,7 @@ def _write(path: Path, content: bytes) -> None:
 def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
     import matplotlib as mpl
 
-    settings = {
+    settings: dict[Any, Any] = {
         "font.family": ["sans-serif"],
         "font.sans-serif": FONTS,
         "text.usetex": False,
@@ -391,7 +397,11 @@ def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
         "pdf.compression": 6,
     }
     metadata: dict[str, dict[str, Any]] = {
-        "svg": {"Date": None, "Creator": "Initio", "Title": title or ", ".join(cell.name for cell in cells)},
+        "svg": {
+            "Date": None,
+            "Creator": "Initio",
+            "Title": _printable(title or ", ".join(cell.name for cell in cells)),
+        },
         "pdf": {"CreationDate": None, "Creator": "Initio", "Producer": None},
         "png": {"Software": "Initio"},
     }
@@ -438,9 +448,15 @@ class _Panel:
         self.lines = _lines(_remark(cell).split(", "), max(self.layout.width, 200.0)) if _remark(cell) else []
         if len(self.live) < len(cell.nodes):
             self.lines.append("dashed: on no path from input to output")
-        texts = [_text_size(self.name, HEAD_SIZE, bold=True)[0], *(_text_size(x, REMARK_SIZE)[0] for x in self.lines)]
+        texts = [
+            _text_size(self.name, HEAD_SIZE, bold=True)[0],
+            *(_text_size(x, REMARK_SIZE)[0] for x in self.lines),
+        ]
         self.width = max(self.layout.width, *texts)
-        self.head, self.foot = (20.0 if self.name else 0.0), (6.0 + 11.0 * len(self.lines) if self.lines else 0.0)
+        self.head, self.foot = (
+            (20.0 if self.name else 0.0),
+            (6.0 + 11.0 * len(self.lines) if self.lines else 0.0),
+        )
         self.height = self.head + self.layout.height + self.foot
 
     def draw(self, axes: Axes, corner: Point) -> None:
@@ -480,12 +496,12 @@ def _moved(box: Box, x: float, y: float) -> Box:
 
 
 def _text_size(text: str, size: float, bold: bool = False) -> Size:
-    """Width and height in DejaVu Sans, which comes with matplotlib and is wider than the other fonts of the stack."""
+    """Width and height in DejaVu Sans, which comes with matplotlib and is the widest font of the stack."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
-    width, _, _ = text_to_path.get_text_width_height_descent(text or " ", font, ismath=False)
+    width, _, _ = text_to_path.get_text_width_height_descent(_printable(text) or " ", font, ismath=False)
     return float(width), size
 
 
@@ -578,7 +594,7 @@ def _draw_arrow(axes: Axes, points: Sequence[Point], colour: str) -> None:
     tip_x, tip_y = points[-1]
     points = [*points[:-1], (tip_x - ARROW + 0.5, tip_y)]
     vertices, codes = [points[0]], [Curve.MOVETO]
-    for number, (start, end) in enumerate(zip(points, points[1:], strict=False)):
+    for number, (start, end) in enumerate(pairwise(points)):
         if number % 2:
             vertices.append(end)
             codes.append(Curve.LINETO)

@@ -1,13 +1,14 @@
 """Where the boxes and arrows of a small directed graph go, in pure Python.
 
-The layered method of Sugiyama, Tagawa and Toda (1981) with the labels of Gansner et al. (1993, "A technique for drawing
-directed graphs"): nodes stand in columns by their longest path from an input; between two columns of nodes there is
-room for a column of arrow labels; an arrow holds a place of its own, its stop, in every column that it passes. So no
-arrow runs through a box and no label covers another, by construction and not by luck.
+The layered method of Sugiyama, Tagawa and Toda (1981) with the labels of Gansner et al. (1993, "A technique
+for drawing directed graphs"): nodes stand in columns by their longest path from an input; between two columns of
+nodes there is room for a column of arrow labels; an arrow holds a place of its own, its stop, in every column
+that it passes. So no arrow runs through a box and no label covers another, by construction and not by luck.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -67,9 +68,10 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Route:
-    """Where an arrow runs: an even number of points, in turn a curve between columns and a level line through one.
+    """Where an arrow runs: an even number of points, joined in turn by a curve and by a level line.
 
-    The arrow is level at every point: points[0] is on the source's right side, points[-1] on the target's left.
+    Curves lie between columns, level lines cross them, and the arrow is level at every point. The first point is
+    on the source's right side, the last on the target's left.
     """
 
     points: tuple[Point, ...]
@@ -78,7 +80,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Layout:
-    """Boxes in the order of the nodes, routes in the order of the arrows, all within (0, 0) and (width, height).
+    """Boxes in the order of the nodes, routes in that of the arrows, all within (0, 0) and (width, height).
 
     A box is at least as large as its node: as wide as its column, and high enough for its arrows.
     """
@@ -127,7 +129,7 @@ class _Link:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The graph after long arrows are cut into links of neighbouring columns; items 0 to n - 1 are the nodes."""
+    """The graph with its arrows cut into links of neighbouring columns; items 0 to n - 1 are the nodes."""
 
     items: list[_Item]
     links: list[list[_Link]]  # for each column, those that leave it
@@ -160,7 +162,7 @@ class _Placement:
     pinned: frozenset[int]  # items of the spine, at y = 0
 
     def tension(self) -> float:
-        """Lower looks calmer: arrows nearly straight, boxes low, and what passes the spine rather above than below."""
+        """Lower looks calmer: arrows nearly straight, boxes low, what passes the spine rather above it."""
         bent = sum(spring.strength * spring.rise(self.y) ** 2 for spring in self.springs)
         below = sum(y > 1e-3 for y in self.y) if self.pinned else 0
         return bent + sum(height**2 for height in self.heights) + below
@@ -187,7 +189,7 @@ def arrange(
 
 
 def ranks(n_nodes: int, arrows: Sequence[Arrow], n_inputs: int) -> list[int]:
-    """The column of each node: inputs in the first, the output alone in the last, others by their longest path.
+    """The column of each node: inputs in the first, the output alone in the last, others by longest path.
 
     >>> ranks(5, [Arrow(0, 2), Arrow(1, 2), Arrow(2, 4), Arrow(3, 4)], n_inputs=2)
     [0, 0, 1, 1, 2]
@@ -207,7 +209,7 @@ def ranks(n_nodes: int, arrows: Sequence[Arrow], n_inputs: int) -> list[int]:
     return rank
 
 
-# --- columns and stops -------------------------------------------------------------------------------------------
+# --- columns and stops --------------------------------------------------------------------------------------
 
 
 def _cut(sizes: Sequence[Size], arrows: Sequence[Arrow], rank: Sequence[int]) -> _Columns:
@@ -236,7 +238,7 @@ def _cut(sizes: Sequence[Size], arrows: Sequence[Arrow], rank: Sequence[int]) ->
 
 
 def _label_places(arrows: Sequence[Arrow], rank: Sequence[int], widest: dict[int, float]) -> list[int | None]:
-    """Where each label stands: in a column of nodes that are wider, or between two; where the fewest labels are.
+    """Where each label stands: in a column of wider nodes, or else between two columns; where the fewest are.
 
     Short arrows choose first, as they have less choice.
     """
@@ -265,7 +267,7 @@ def _spine(arrows: Sequence[Arrow], rank: Sequence[int]) -> frozenset[int]:
     return frozenset(first.values())
 
 
-# --- the order within columns: few crossings ---------------------------------------------------------------------
+# --- the order within columns: few crossings ----------------------------------------------------------------
 
 
 def _good_orders(columns: _Columns, tries: int = 24) -> Iterator[Order]:
@@ -300,7 +302,7 @@ def _inversions(columns: _Columns, order: Order) -> list[int]:
 
 
 def _uncross(columns: _Columns, order: Order) -> int:
-    """Barycentre sweeps in both directions, then exchanges of neighbours while they help; the crossings left."""
+    """Barycentre sweeps to and fro, then exchanges of neighbours while they help; the crossings left."""
     best, best_order = _all_crossings(columns, order), [list(column) for column in order]
     for sweep in range(8):
         forward = sweep % 2 == 0
@@ -357,7 +359,7 @@ def _crossings(columns: _Columns, order: Order, column: int) -> int:
     return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for i, a in enumerate(ends) for b in ends[:i])
 
 
-# --- heights: straight arrows ------------------------------------------------------------------------------------
+# --- heights: straight arrows -------------------------------------------------------------------------------
 
 
 def _place(columns: _Columns, order: Order, spacing: Spacing) -> _Placement:
@@ -380,7 +382,7 @@ def _place(columns: _Columns, order: Order, spacing: Spacing) -> _Placement:
 
 
 def _springs(columns: _Columns, order: Order, spacing: Spacing) -> list[_Spring]:
-    """One spring a link; a node's arrows are spread over its side so as not to cross, about the spine if it has one."""
+    """One spring a link; a node's arrows are spread over its side in order, around the spine if any."""
     place = {item: i for column in order for i, item in enumerate(column)}
     links = [link for column in columns.links for link in column]
     leave, enter = [0.0] * len(links), [0.0] * len(links)
@@ -404,7 +406,7 @@ def _springs(columns: _Columns, order: Order, spacing: Spacing) -> list[_Spring]
 def _relax(placement: _Placement, spacing: Spacing, stiffness: float, sweeps: int) -> None:
     """Least squares of the springs by block coordinate descent: one column at a time, exactly, to and fro.
 
-    Springs within a long arrow are `stiffness` times as strong: straight when it is high, but that needs many sweeps.
+    Springs within a long arrow are `stiffness` times as strong; a high one makes it straight, in many sweeps.
     """
     y, order = placement.y, placement.order
     pulls: list[list[tuple[int, float, float]]] = [[] for _ in y]
@@ -451,7 +453,7 @@ def _level(placement: _Placement, spacing: Spacing) -> None:
 def _offsets(column: Sequence[int], heights: Sequence[float], spacing: Spacing) -> list[float]:
     """How far below the first item of a column each one stands at least."""
     offsets = [0.0]
-    for upper, lower in zip(column, column[1:], strict=False):
+    for upper, lower in itertools.pairwise(column):
         offsets.append(offsets[-1] + (heights[upper] + heights[lower]) / 2 + spacing.row)
     return offsets
 
@@ -471,7 +473,7 @@ def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     return [mean for mean, _, length in blocks for _ in range(length)]
 
 
-# --- the finished layout -----------------------------------------------------------------------------------------
+# --- the finished layout ------------------------------------------------------------------------------------
 
 
 def _finish(columns: _Columns, placement: _Placement, spacing: Spacing) -> Layout:

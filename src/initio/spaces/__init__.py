@@ -79,7 +79,13 @@ def _space_by_notation(text: str) -> GraphSpace:
     prefix = text.partition(":")[0]
     if prefix in SPACES or prefix.startswith("mlp-"):
         return get_space(prefix)
-    for start, name in (("|", "nb201"), ("Genotype", "darts"), ("ModelSpec", "nb101"), ("{", "nb101"), ("[", "nb101")):
+    for start, name in (
+        ("|", "nb201"),
+        ("Genotype", "darts"),
+        ("ModelSpec", "nb101"),
+        ("{", "nb101"),
+        ("[", "nb101"),
+    ):
         if text.startswith(start):
             return SPACES[name]
     shown = text if len(text) <= 60 else text[:57] + "..."
@@ -91,11 +97,11 @@ def _space_by_notation(text: str) -> GraphSpace:
 
 __all__ = [
     "DARTS",
-    "NB101",
-    "NB201",
     "NB1SHOT1_S1",
     "NB1SHOT1_S2",
     "NB1SHOT1_S3",
+    "NB101",
+    "NB201",
     "SPACES",
     "ZOO",
     "Cell",

@@ -93,7 +93,10 @@ class NetworkSettings:
             raise InputError(f"shape must hold positive numbers, not {self.shape}")
         if not 0 <= self.drop_path < 1:
             raise InputError(f"drop_path must be in [0, 1), not {self.drop_path}")
-        for name, allowed in (("norm", ("affine", "plain", "none")), ("init", ("lecun", "xavier", "he", "torch"))):
+        for name, allowed in (
+            ("norm", ("affine", "plain", "none")),
+            ("init", ("lecun", "xavier", "he", "torch")),
+        ):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
 
@@ -256,7 +259,9 @@ class GraphSpace(Space):
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """The same settings with the space's own width and number of cells where none are given."""
         return replace(
-            settings, channels=settings.channels or self.default_channels, cells=settings.cells or self.default_cells
+            settings,
+            channels=settings.channels or self.default_channels,
+            cells=settings.cells or self.default_cells,
         )
 
     def size(self, settings: NetworkSettings) -> tuple[int, int]:

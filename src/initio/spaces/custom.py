@@ -114,7 +114,10 @@ def space_of_modules(name: str, modules: Mapping[str, Callable[[], nn.Module]]) 
 
 
 def _custom(
-    name: str, builder: Callable[..., nn.Module], decisions: tuple[Decision, ...], values: tuple[tuple[Any, ...], ...]
+    name: str,
+    builder: Callable[..., nn.Module],
+    decisions: tuple[Decision, ...],
+    values: tuple[tuple[Any, ...], ...],
 ) -> CustomSpace:
     if not name or RESERVED & set(name):
         raise InputError(f"the name of a space must be a word without ':', ',' and '=', not {name!r}")

@@ -72,7 +72,10 @@ class Genotype:
 
     def cells(self) -> tuple[Cell, ...]:
         """The normal and the reduction cell as people draw them."""
-        return (_drawn("normal", self.normal, self.normal_concat), _drawn("reduction", self.reduce, self.reduce_concat))
+        return (
+            _drawn("normal", self.normal, self.normal_concat),
+            _drawn("reduction", self.reduce, self.reduce_concat),
+        )
 
     def network(self, settings: NetworkSettings, channels: int, cells: int) -> Graph:
         """DARTS' network: stem, `cells` cells with reductions at 1/3 and 2/3 of the depth, pool, classifier.
@@ -138,7 +141,9 @@ def _check_cell(name: str, pairs: tuple[tuple[str, int], ...], concat: tuple[int
         raise InputError(f"{name} needs two pairs for each of 1 to {MAX_NODES} nodes, not {len(pairs)} pairs")
     for place, (op, source) in enumerate(pairs):
         if op not in GENOTYPE_OPS:
-            raise InputError(f"pair {place} of {name}: unknown operation {op!r}: {did_you_mean(op, list(GENOTYPE_OPS))}")
+            raise InputError(
+                f"pair {place} of {name}: unknown operation {op!r}: {did_you_mean(op, list(GENOTYPE_OPS))}"
+            )
         if not 0 <= source < place // 2 + 2:
             raise InputError(f"pair {place} of {name}: source {source} is not one of 0 to {place // 2 + 1}")
     if not concat or len(set(concat)) != len(concat) or not set(concat) <= set(range(2, len(pairs) // 2 + 2)):

@@ -55,7 +55,9 @@ class MlpSpace(GraphSpace):
             raise InputError(f"an mlp has at most depth {MAX_DEPTH}, not {depth}")
         prefix = text.strip().partition(":")[0]
         if prefix not in ("mlp", f"mlp-{depth}"):
-            raise InputError(f"an mlp with {depth - 1} activations begins with 'mlp:' or 'mlp-{depth}:', not {prefix!r}")
+            raise InputError(
+                f"an mlp with {depth - 1} activations begins with 'mlp:' or 'mlp-{depth}:', not {prefix!r}"
+            )
         return mlp_space(depth)
 
     def format(self, arch: Architecture) -> str:
@@ -86,7 +88,10 @@ class MlpSpace(GraphSpace):
             kind = "sigmoid_half" if name == "sigmoid" else name
             new = net(f"linear_{number}", Op("linear_nobias", c_in, width), x)
             new = net(f"activation_{number}", Op(kind, width, width), new)
-            x, c_in = net(f"skip_{number}", Op(SUM), new, x) if number > 1 and alpha[number - 2] else new, width
+            x, c_in = (
+                net(f"skip_{number}", Op(SUM), new, x) if number > 1 and alpha[number - 2] else new,
+                width,
+            )
         return net.graph(net(f"linear_{self.depth}", Op("linear_nobias", width, settings.classes), x))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import md5
-from itertools import product
+from itertools import accumulate, product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -134,14 +134,15 @@ class NB101Space(GraphSpace):
         for n in range(2, max_vertices + 1):
             for parents, automorphisms in _graphs(n):
                 for ops in product(range(len(OPS)), repeat=n - 2):
-                    if all(ops <= tuple(ops[v - 1] for v in order[1:]) for order in automorphisms):
+                    if _is_smallest(ops, automorphisms):
                         yield Architecture(self.name, _choices(parents, ops))
 
     def sample(self, rng: Random) -> Architecture:
         """Uniform over all valid choices: matrix and operations uniform, drawn again while that is no cell.
 
-        This is how the benchmark's authors draw; 73 % of all matrices are cells. A cell that many matrices
-        describe is likelier than others.
+        This is how the benchmark's authors draw; 73 % of all matrices are cells. It favours small cells,
+        which many matrices describe: 0.4 % of the draws have 7 vertices after pruning, where 85 % of the
+        distinct cells do.
         """
         while True:
             bits = rng.getrandbits(len(PAIRS))
@@ -149,6 +150,15 @@ class NB101Space(GraphSpace):
             if not self.why_invalid(edges):  # the operations have no say in it
                 ops = (rng.randrange(len(OPS)) for _ in range(MAX_VERTICES - 2))
                 return Architecture(self.name, (*edges, *ops))
+
+    def sample_distinct(self, rng: Random) -> Architecture:
+        """Uniform over the 423,624 distinct cells, in their canonical form; the first call takes seconds."""
+        graphs, totals = _all_graphs()
+        while True:
+            ((parents, automorphisms),) = rng.choices(graphs, cum_weights=totals)
+            ops = tuple(rng.randrange(len(OPS)) for _ in range(len(parents) - 2))
+            if _is_smallest(ops, automorphisms):
+                return Architecture(self.name, _choices(parents, ops))
 
     def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
         """The architecture with the largest sum of weights, one row for each decision.
@@ -177,9 +187,7 @@ class NB101Space(GraphSpace):
         The cell is always built pruned: the benchmark's parameter counts are of the pruned cell too.
         """
         if len(settings.shape) != 3:
-            raise InputError(
-                f"{self.name} needs inputs of shape (channels, height, width), not {settings.shape}"
-            )
+            raise InputError(f"{self.name} needs inputs of shape (channels, height, width), not {settings.shape}")
         matrix, ops = self.pruned(arch)
         channels, cells = self.size(settings)
         net = Builder()
@@ -354,9 +362,7 @@ def _hash(parents: Parents, ops: Ops) -> str:
     labels = (-1, *ops, -2)
     hashes = [_md5(str((len(below[v]), len(above[v]), labels[v]))) for v in range(n)]
     for _ in range(n):
-        hashes = [
-            _md5(f"{_joined(hashes, above[v])}|{_joined(hashes, below[v])}|{hashes[v]}") for v in range(n)
-        ]
+        hashes = [_md5(f"{_joined(hashes, above[v])}|{_joined(hashes, below[v])}|{hashes[v]}") for v in range(n)]
     return _md5(str(sorted(hashes)))
 
 
@@ -433,6 +439,17 @@ def _graphs(n: int) -> Iterator[tuple[Parents, tuple[Order, ...]]]:
             columns, orders = _smallest(parents)
             if columns == parents:
                 yield parents, orders
+
+
+def _is_smallest(ops: Ops, automorphisms: tuple[Order, ...]) -> bool:
+    return all(ops <= tuple(ops[v - 1] for v in order[1:]) for order in automorphisms)
+
+
+@cache
+def _all_graphs() -> tuple[list[tuple[Parents, tuple[Order, ...]]], list[int]]:
+    """Every graph of at most 7 vertices, and the running total of the ways to label it with operations."""
+    graphs = [graph for n in range(2, MAX_VERTICES + 1) for graph in _graphs(n)]
+    return graphs, list(accumulate(len(OPS) ** (len(parents) - 2) for parents, _ in graphs))
 
 
 # --- text ---------------------------------------------------------------------------------------------------
@@ -515,9 +532,7 @@ def _read_ops(node: ast.expr, n: int) -> Ops:
     for place in range(1, n - 1):
         if names[place] not in OPS:
             hint = did_you_mean(str(names[place]), list(OPS))
-            raise InputError(
-                f"entry {place} of ops is {_source(items[place])}, no operation of nb101: {hint}"
-            )
+            raise InputError(f"entry {place} of ops is {_source(items[place])}, not an operation: {hint}")
     return tuple(OPS.index(name) for name in names[1:-1])
 
 

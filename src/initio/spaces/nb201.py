@@ -33,7 +33,9 @@ class NB201Space(GraphSpace):
         """Reads the benchmark's own strings; the sources must be in order."""
         nodes = text.strip().split("+")
         if len(nodes) != 3:
-            raise InputError(f"an nb201 cell has 3 nodes joined by '+', as in {self.format(self._first)}, not {len(nodes)}")
+            raise InputError(
+                f"an nb201 cell has 3 nodes joined by '+', as in {self.format(self._first)}, not {len(nodes)}"
+            )
         choices = []
         for number, node in enumerate(nodes, start=1):
             edges = node.split("|")
@@ -64,9 +66,7 @@ class NB201Space(GraphSpace):
     def format(self, arch: Architecture) -> str:
         """The benchmark's own string."""
         ops = iter(self.check(arch).choices)
-        return "+".join(
-            "|" + "".join(f"{OPS[next(ops)]}~{source}|" for source in range(node)) for node in (1, 2, 3)
-        )
+        return "+".join("|" + "".join(f"{OPS[next(ops)]}~{source}|" for source in range(node)) for node in (1, 2, 3))
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """One cell; `none` edges are kept, for the reader to see."""

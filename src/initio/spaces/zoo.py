@@ -39,8 +39,8 @@ ZOO: dict[str, Genotype] = {
         ),
         (3, 4, 6),
     ),
-    # Pham et al., "Efficient neural architecture search via parameter sharing", 2018; nodes that no other node reads are
-    # concatenated
+    # Pham et al., "Efficient neural architecture search via parameter sharing", 2018;
+    # nodes that no other node reads are concatenated
     "enas": Genotype(
         _cell(
             "sep_conv_3x3 1, skip_connect 1, sep_conv_5x5 1, skip_connect 0, avg_pool_3x3 0, sep_conv_3x3 1, "

@@ -5,4 +5,15 @@ from initio.kernels.infinite.finite import finite_ntk
 from initio.kernels.infinite.recursion import GAIN, Form, Kernel, ntk
 from initio.kernels.infinite.spectrum import Smallest, smallest_eigenvalue
 
-__all__ = ["ETA", "GAIN", "Dual", "Form", "Kernel", "Smallest", "dual", "finite_ntk", "ntk", "smallest_eigenvalue"]
+__all__ = [
+    "ETA",
+    "GAIN",
+    "Dual",
+    "Form",
+    "Kernel",
+    "Smallest",
+    "dual",
+    "finite_ntk",
+    "ntk",
+    "smallest_eigenvalue",
+]

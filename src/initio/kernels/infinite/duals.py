@@ -27,6 +27,7 @@ from torch import Tensor
 from initio.errors import InputError, did_you_mean
 
 ETA = 0.01  # LeakyReLU's slope below zero, PyTorch's default
+ONE = torch.ones((), dtype=torch.float64)
 
 Moments = tuple[Tensor, Tensor]  # E[σ(u) σ(v)], E[σ'(u) σ'(v)]
 Pairs = Callable[[slice, slice, Tensor], Moments]  # rows, columns, their correlations -> moments
@@ -47,9 +48,14 @@ class Dual(ABC):
         """E[σ(u)²] and E[σ'(u)²]."""
         return self.moments(q, q, torch.ones_like(q))
 
-    def pairs(self, q_rows: Tensor, q_columns: Tensor) -> Pairs:
-        """`moments` for blocks of a matrix whose rows and columns have these variances, prepared once for all blocks."""
-        return lambda rows, columns, rho: self.moments(q_rows[rows, None], q_columns[None, columns], rho)
+    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
+        """`gain` times `moments` for blocks of a matrix whose rows and columns have these variances, prepared once."""
+
+        def pairs(rows: slice, columns: slice, rho: Tensor) -> Moments:
+            value, slope = self.moments(q_rows[rows, None], q_columns[None, columns], rho)
+            return value.mul_(gain), slope.mul_(gain)
+
+        return pairs
 
 
 @dataclass(frozen=True)
@@ -71,13 +77,20 @@ class LeakyReLU(Dual):
 
     def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
         """The formulas of the class."""
-        weight = (1 - self.eta) ** 2 / (2 * math.pi)
-        slope = torch.acos(rho).neg_().add_(math.pi).mul_(weight)  # (1−η)² (π − θ)/(2π)
+        return self._blocks(torch.sqrt(a), torch.sqrt(b), rho, 1.0)
+
+    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
+        """The same, with the square roots taken once."""
+        a, b = torch.sqrt(q_rows)[:, None], torch.sqrt(q_columns)
+        return lambda rows, columns, rho: self._blocks(a[rows], b[columns], rho, gain)
+
+    def _blocks(self, root_a: Tensor, root_b: Tensor, rho: Tensor, gain: float) -> Moments:
+        weight = gain * (1 - self.eta) ** 2 / (2 * math.pi)
+        slope = torch.acos(rho).sub_(math.pi).mul_(-weight)  # (1−η)² (π − θ)/(2π)
         if self.eta:
-            slope.add_(self.eta)
-        sine = (rho * rho).neg_().add_(1.0).sqrt_()
-        value = torch.addcmul(sine.mul_(weight), rho, slope).mul_(torch.sqrt(a)).mul_(torch.sqrt(b))
-        return value, slope
+            slope.add_(gain * self.eta)
+        sine = torch.addcmul(ONE, rho, rho, value=-1.0).sqrt_().mul_(weight)
+        return sine.addcmul_(rho, slope).mul_(root_a).mul_(root_b), slope
 
     def diagonal(self, q: Tensor) -> Moments:
         """(1+η²)/2 times q and 1."""
@@ -127,16 +140,25 @@ class Mixture(Dual):
         a, b, rho = torch.broadcast_tensors(a, b, rho)
         shape, same = rho.shape, bool(torch.equal(a, b))
         a, b, c = a.reshape(-1), b.reshape(-1), (torch.sqrt(a) * torch.sqrt(b) * rho).reshape(-1)
-        blocks = [self._sum(a[i : i + BLOCK], b[i : i + BLOCK], c[i : i + BLOCK], same) for i in range(0, len(c), BLOCK)]
+        blocks = [
+            self._sum(a[i : i + BLOCK], b[i : i + BLOCK], c[i : i + BLOCK], same)
+            for i in range(0, len(c), BLOCK)
+        ]
         value, slope = (torch.cat(part).reshape(shape) for part in zip(*blocks, strict=True))
         return value, slope
 
     def _sum(self, a: Tensor, b: Tensor, c: Tensor, same: bool) -> Moments:
         """The double sum for vectors; with a = b it is symmetric in s and t, so half the terms will do."""
         w, s = (torch.tensor(x, dtype=c.dtype) for x in (self.weights, self.scales))
-        i, j = torch.triu_indices(len(s), len(s)) if same else torch.cartesian_prod(*2 * [torch.arange(len(s))]).T
+        i, j = (
+            torch.triu_indices(len(s), len(s))
+            if same
+            else torch.cartesian_prod(*2 * [torch.arange(len(s))]).T
+        )
         weight = w[i] * w[j] * torch.where(i == j, 1.0, 2.0 if same else 1.0)
-        value, slope = (0.25 * c, torch.full_like(c, 0.25)) if self.gated else (torch.zeros_like(c), torch.zeros_like(c))
+        value, slope = (
+            (0.25 * c, torch.full_like(c, 0.25)) if self.gated else (torch.zeros_like(c), torch.zeros_like(c))
+        )
         pair = _gated_pair if self.gated else _odd_pair
         for part in torch.split(torch.arange(len(i)), max(1, BLOCK // len(c))):
             V, S = pair(s[i[part], None], s[j[part], None], a, b, c)
@@ -144,17 +166,17 @@ class Mixture(Dual):
             slope += weight[part] @ S
         return value, slope
 
-    def pairs(self, q_rows: Tensor, q_columns: Tensor) -> Pairs:
+    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
         """A table for equal variances, the Hermite series for different ones, the double sum where that is long."""
         from initio.kernels.infinite.fast import hermite_pairs, table_pairs
 
         if len(self.scales) == 1:
-            return super().pairs(q_rows, q_columns)
+            return super().pairs(q_rows, q_columns, gain)
         low = torch.minimum(q_rows.min(), q_columns.min())
         high = torch.maximum(q_rows.max(), q_columns.max())
         if high - low <= EQUAL * high:
-            return table_pairs(self, 0.5 * (low + high))
-        return hermite_pairs(self, q_rows, q_columns) or super().pairs(q_rows, q_columns)
+            return table_pairs(self, 0.5 * (low + high), gain)
+        return hermite_pairs(self, q_rows, q_columns, gain) or super().pairs(q_rows, q_columns, gain)
 
 
 EQUAL = 1e-13  # variances that agree to this relative difference are treated as one

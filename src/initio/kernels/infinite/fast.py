@@ -21,27 +21,33 @@ if TYPE_CHECKING:
     from initio.kernels.infinite.duals import Mixture, Moments, Pairs
 
 WIDTH, DEGREE = 0.125, 8  # of a cell of the table and of its polynomial
-TAIL, TERMS = 1e-13, 256  # of the series: relative truncation error of the derivative kernel's diagonal, most terms
+TAIL, TERMS = (
+    1e-13,
+    256,
+)  # of the series: relative truncation error of the derivative kernel's diagonal, most terms
 TINY = torch.finfo(torch.float64).tiny
 
 
 # --- the Hermite series ----------------------------------------------------------------------------------------------
 
 
-def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor) -> Pairs | None:
-    """Blocks of the moments by the series, or None when `TERMS` terms are too few for these variances."""
+def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs | None:
+    """Blocks of `gain` times the moments by the series, or None when `TERMS` terms are too few for these variances."""
     terms = terms_needed(dual, torch.maximum(q_rows.max(), q_columns.max()))
     if terms is None:
         return None
     f = hermite_terms(dual, q_rows, terms)
     g = f if q_columns is q_rows else hermite_terms(dual, q_columns, terms)
+    f, g, quarter = math.sqrt(gain) * f, math.sqrt(gain) * g, 0.25 * gain
     root_rows, root_columns = torch.sqrt(q_rows), torch.sqrt(q_columns)
 
     def pairs(rows: slice, columns: slice, rho: Tensor) -> Moments:
         value, slope = _horner(dual.gated, f[:, rows], g[:, columns], rho)
         root = root_rows[rows, None] * root_columns[None, columns]
         slope /= root.clamp_min(TINY)
-        return (value.addcmul_(root, rho, value=0.25), slope.add_(0.25)) if dual.gated else (value, slope)
+        return (
+            (value.addcmul_(root, rho, value=quarter), slope.add_(quarter)) if dual.gated else (value, slope)
+        )
 
     return pairs
 
@@ -96,21 +102,24 @@ def terms_needed(dual: Mixture, q: Tensor) -> int | None:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def table_pairs(dual: Mixture, q: Tensor) -> Pairs:
-    """Blocks of the moments for one common variance q, interpolated."""
+def table_pairs(dual: Mixture, q: Tensor, gain: float = 1.0) -> Pairs:
+    """Blocks of `gain` times the moments for one common variance q, interpolated."""
     delta = min(1.0, math.acosh(1 + 1 / max(float(q) * max(dual.scales) ** 2, TINY)))
     cells = math.ceil(math.asinh(math.pi / 2 / delta) / WIDTH + 1e-9)
-    value_table, slope_table = _coefficients(dual, q, delta, cells)
+    value_table, slope_table = (gain * table for table in _coefficients(dual, q, delta, cells))
+    quarter = 0.25 * gain
 
     def pairs(rows: slice, columns: slice, rho: Tensor) -> Moments:
         theta = torch.acos(rho.abs())
         t = torch.log((theta + torch.sqrt(theta * theta + delta * delta)).mul_(1 / delta)).mul_(1 / WIDTH)
         cell = t.to(torch.int64).clamp_(0, cells - 1).reshape(-1)
         x = t.reshape(-1).sub_(cell).mul_(2).sub_(1)
-        value, slope = (_polynomial(table, cell, x).reshape(rho.shape) for table in (value_table, slope_table))
+        value, slope = (
+            _polynomial(table, cell, x).reshape(rho.shape) for table in (value_table, slope_table)
+        )
         sign = torch.sign(rho)
         if dual.gated:
-            return value.add_(rho, alpha=0.25 * float(q)), slope.mul_(sign).add_(0.25)
+            return value.add_(rho, alpha=quarter * float(q)), slope.mul_(sign).add_(quarter)
         return value.mul_(sign), slope
 
     return pairs

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 Form = Literal["exact", "printed"]
 GAIN = 2.0  # the lemma's factor: the variance of a weight times the width
 TILE = 16384  # entries of a block: its few temporaries stay in a core's cache
-SNAP = 1 + 8 * torch.finfo(torch.float64).eps  # correlations this close to ±1 are ±1: rounding, not information
+SNAP = (
+    1 + 8 * torch.finfo(torch.float64).eps
+)  # correlations this close to ±1 are ±1: rounding, not information
 SMALLEST = 1e-290  # variances below have lost digits
 
 
@@ -146,7 +148,9 @@ def check_architecture(
         raise InputError("a network needs at least one activation")
     alphas = (0,) * (len(names) - 1) if skips is None else tuple(int(alpha) for alpha in skips)
     if len(alphas) != len(names) - 1 or not set(alphas) <= {0, 1}:
-        raise InputError(f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}")
+        raise InputError(
+            f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}"
+        )
     if form not in ("exact", "printed"):
         raise InputError(f"form must be 'exact' or 'printed', not {form!r}")
     return names, tuple(bool(alpha) for alpha in alphas)
@@ -177,9 +181,9 @@ def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form:
     """A layer behind these diagonals."""
     root, s = SNAP / torch.sqrt(rows.A.clamp_min(SMALLEST)), sigma.mean(rows.A)
     if columns is rows:
-        return Layer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A), skip, form)
+        return Layer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A, GAIN), skip, form)
     inverse = 1 / torch.sqrt(columns.A.clamp_min(SMALLEST))
-    pairs = sigma.pairs(rows.A, columns.A)
+    pairs = sigma.pairs(rows.A, columns.A, GAIN)
     return Layer(rows, columns, root, inverse, s, sigma.mean(columns.A), pairs, skip, form)
 
 
@@ -196,7 +200,9 @@ def advance(before: Diagonal, sigma: Dual, s: Tensor, skip: bool, form: Form, nu
             A = A + 2 * GAIN * s * before.m
     after = Diagonal(A, A if form == "exact" else F, S, s + before.m if skip else s)
     if not bool(torch.isfinite(A + S).all()):
-        raise InputError(f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips")
+        raise InputError(
+            f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips"
+        )
     if bool(((A < SMALLEST) & (before.A > 0)).any()):
         raise InputError(f"the kernel is too small for float64 behind layer {number}: use fewer layers")
     return after
@@ -215,8 +221,6 @@ def step(block: Block, layer: Layer, r: slice, c: slice) -> Block:
     rho = block.A * layer.inverse_rows[r, None]
     rho.mul_(layer.inverse_columns[c]).clamp_(-1.0, 1.0)
     G, dot = layer.pairs(r, c, rho)
-    G.mul_(GAIN)
-    dot.mul_(GAIN)
     S = torch.add(block.S, block.F).mul_(dot)
     if not layer.skip:
         return Block(G, G, S)
@@ -231,8 +235,8 @@ def step(block: Block, layer: Layer, r: slice, c: slice) -> Block:
 
 def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, slice]]:
     """Blocks of about `TILE` entries; of a symmetric matrix, those on and right of the diagonal."""
-    height = max(1, int(min(TILE**0.5, max(shape[0] // 8, 32))))
-    width = max(1, TILE // height)
+    height = 64  # of a symmetric matrix, about 32 N entries left of the diagonal are computed in vain
+    width = TILE // height
     for top in range(0, shape[0], height):
         for left in range(top if symmetric else 0, shape[1], width):
             yield slice(top, min(top + height, shape[0])), slice(left, min(left + width, shape[1]))
@@ -248,7 +252,9 @@ def _identical(c: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def _inputs(x: Tensor | np.ndarray, name: str) -> Tensor:
     tensor = torch.as_tensor(x).detach().to(torch.float64)
     if tensor.ndim < 2 or 0 in tensor.shape:
-        raise InputError(f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}")
+        raise InputError(
+            f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}"
+        )
     if not bool(torch.isfinite(tensor).all()):
         where = int((~torch.isfinite(tensor.reshape(len(tensor), -1)).all(1)).nonzero()[0])
         raise InputError(f"input {where} of {name} is not finite")

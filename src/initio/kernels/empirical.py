@@ -1,0 +1,300 @@
+"""The empirical neural tangent kernel at initialisation: Θ(x, x') = J(x) J(x')ᵀ [NASI 1, HNAS 1].
+
+Reductions of the n outputs:
+
+    label   Θ_ij = ∇f_{y_i}(x_i) · ∇f_{y_j}(x_j)          the logit of the true class
+    sum     Θ_ij = ∇Σ_k f_k(x_i) · ∇Σ_k f_k(x_j)          the sum of logits
+    all     Θ_ij = Σ_k ∇f_k(x_i) · ∇f_k(x_j)              Σ_k of the per-class kernels; its trace is ‖Θ0‖_tr [NASI 9]
+
+Conventions for batch norm, which couples the samples:
+
+    frozen   the batch's mean and variance are constants: samples decouple, layer-wise kernels are exact
+    coupled  f_i is differentiated through the batch statistics: one backward pass for each sample
+    hooked   per-sample gradients are put together from one backward pass of Σ_i f_i through the batch statistics,
+             for the weights of convolutions and linear layers only (as the HNAS authors' code does)
+
+Without batch norm the first two agree, and the third too where no other parameters exist. The parameterisation `ntk`
+divides a weight's share by its fan-in (Jacot: unit weights and 1/√fan_in in the forward pass; the function is the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from initio.kernels.layers import CHUNK_BYTES, fan_in
+from initio.kernels.spectrum import Spectrum
+from initio.kernels.tape import BatchNorm, Layer, Tape, record
+
+Reduction = Literal["label", "sum", "all"]
+Parameterisation = Literal["standard", "ntk"]
+Parameters = Literal["all", "weights"]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel matrix with its spectrum, and a note when parts of it were computed the slow way."""
+
+    gram: np.ndarray  # (m, m) or (mn, mn), float64
+    precision: float
+    note: str = ""
+
+    @property
+    def trace(self) -> float:
+        """Σ_i Θ_ii."""
+        return float(np.trace(self.gram))
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues and condition."""
+        return Spectrum(self.gram, self.precision)
+
+
+def is_weight(name: str, parameter: Tensor) -> bool:
+    """Whether a parameter is the weight of a convolution or linear layer, which is all that published codes count."""
+    return parameter.ndim >= 2
+
+
+def chosen(parameters: dict[str, Tensor], which: Parameters) -> frozenset[str]:
+    """The names that make up θ."""
+    return frozenset(n for n, p in parameters.items() if which == "all" or is_weight(n, p))
+
+
+def share(shape: tuple[int, ...], parameterisation: Parameterisation) -> float:
+    """What a parameter's contribution to the kernel is multiplied by."""
+    return 1 / fan_in(shape) if parameterisation == "ntk" and len(shape) >= 2 else 1.0
+
+
+def cotangents(f: Tensor, y: Tensor, reduction: Reduction) -> list[Tensor]:
+    """What is back-propagated: one (m, n) matrix for `label` and `sum`, n of them for `all`."""
+    m, n = f.shape
+    if reduction == "sum" or n == 1:
+        return [torch.ones_like(f)]
+    if reduction == "label":
+        return [torch.zeros_like(f).scatter_(1, y[:, None], 1.0)]
+    eye = torch.eye(n, dtype=f.dtype)
+    return [eye[k].expand(m, n) for k in range(n)]
+
+
+class _Accumulator:
+    """Adds up K = Σ_layers G Gᵀ while a backward pass visits the layers."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        theta: frozenset[str],
+        parameterisation: Parameterisation,
+        weights_only: bool,
+        chunk: int,
+    ) -> None:
+        m = len(tape.x)
+        self.K = torch.zeros(m, m, dtype=torch.float64)
+        self.tape, self.parameterisation, self.chunk = tape, parameterisation, chunk
+        self.theta = frozenset(n for n in theta if not weights_only or is_weight(n, tape.parameters[n]))
+        self.waiting: dict[str, Tensor] = {}  # gradients of parameters that are used more than once
+
+    def __call__(
+        self, layer: Layer, x: Tensor, delta: Tensor, _xt: Tensor | None, _dt: Tensor | None
+    ) -> None:
+        if layer.geometry is None:
+            self.add(layer.weight, x)
+            self.add(layer.bias, delta)
+            return
+        if layer.weight in self.theta and layer.weight not in self.tape.notes.unknown:
+            if self.tape.notes.uses[layer.weight] > 1:
+                self.wait(layer.weight, layer.geometry.per_sample(x, delta, layer.shape).flatten(1))
+            else:
+                scale = share(layer.shape, self.parameterisation)
+                self.K += scale * layer.geometry.gram(x, delta, layer.shape, self.chunk)
+        if layer.bias:
+            positions = (
+                delta.flatten(2).sum(2)
+                if layer.geometry.stride
+                else delta.flatten(1, -2).sum(1)
+                if delta.ndim > 2
+                else delta
+            )
+            self.add(layer.bias, positions)
+
+    def add(self, name: str, G: Tensor) -> None:
+        """A parameter whose per-sample gradients (m, p) are at hand."""
+        if name not in self.theta or name in self.tape.notes.unknown:
+            return
+        if self.tape.notes.uses[name] > 1:
+            self.wait(name, G)
+        else:
+            self.K += G.double() @ G.double().T
+
+    def wait(self, name: str, G: Tensor) -> None:
+        self.waiting[name] = self.waiting[name] + G if name in self.waiting else G
+
+    def finish(self) -> Tensor:
+        """K, with the parameters that had to wait for all their uses."""
+        for name, G in self.waiting.items():
+            self.K += (
+                share(tuple(self.tape.parameters[name].shape), self.parameterisation) * (G @ G.T).double()
+            )
+        self.waiting.clear()
+        return self.K
+
+
+def layerwise(
+    tape: Tape, cotangent: Tensor, *, batch_norm: BatchNorm = "frozen", theta: frozenset[str] | None = None,
+    parameterisation: Parameterisation = "standard", chunk: int = CHUNK_BYTES,
+) -> Tensor:  # fmt: skip
+    """K from one backward pass: exact when samples are decoupled, the HNAS authors' reading when they are not.
+
+    Parameters that the fast path does not know are added by one backward pass for each sample.
+    """
+    theta = frozenset(tape.parameters) if theta is None else theta
+    hooked = batch_norm == "hooked"
+    mode: Literal["frozen", "coupled"] = "coupled" if hooked else "frozen"
+    accumulator = _Accumulator(tape, theta, parameterisation, hooked, chunk)
+    tape.visit(cotangent, accumulator, mode)
+    K = accumulator.finish()
+    slow = sorted(accumulator.theta & tape.notes.unknown)
+    if slow:
+        K = K + one_by_one(tape, cotangent, mode, slow, parameterisation, chunk)
+    return K
+
+
+def one_by_one(
+    tape: Tape, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"], names: list[str],
+    parameterisation: Parameterisation = "standard", chunk: int = CHUNK_BYTES,
+) -> Tensor:  # fmt: skip
+    """K from one backward pass of ⟨c_i, f_i⟩ for each sample; rows beyond the budget are computed again."""
+    m = len(tape.x)
+    size = sum(tape.parameters[n].numel() for n in names) * tape.f.element_size()
+    rows = max(1, min(m, 8 * chunk // max(1, size)))
+    scales = {n: share(tuple(tape.parameters[n].shape), parameterisation) ** 0.5 for n in names}
+
+    def jacobian(samples: range) -> Tensor:
+        out = []
+        for i in samples:
+            only = torch.zeros_like(cotangent)
+            only[i] = cotangent[i]
+            g = tape.gradient(only, names=names, batch_norm=batch_norm)
+            out.append(torch.cat([(g[n] * scales[n]).flatten() for n in names]))
+        return torch.stack(out)
+
+    blocks = [range(start, min(m, start + rows)) for start in range(0, m, rows)]
+    K = torch.zeros(m, m, dtype=torch.float64)
+    for a, block in enumerate(blocks):
+        J = jacobian(block)
+        for b in range(a, len(blocks)):
+            other = J if b == a else jacobian(blocks[b])
+            part = (J @ other.T).double()
+            K[block.start : block.stop, blocks[b].start : blocks[b].stop] = part
+            K[blocks[b].start : blocks[b].stop, block.start : block.stop] = part.T
+    return K
+
+
+def gram(
+    tape: Tape, y: Tensor, *, reduction: Reduction = "label", batch_norm: BatchNorm = "frozen",
+    parameterisation: Parameterisation = "standard", theta: frozenset[str] | None = None, chunk: int = CHUNK_BYTES,
+) -> Kernel:  # fmt: skip
+    """The m x m kernel of a recorded network."""
+    theta = frozenset(tape.parameters) if theta is None else theta
+    one: Callable[[Tensor], Tensor]
+    if batch_norm == "coupled" and tape.notes.batch_norms:
+        one = lambda c: one_by_one(tape, c, "coupled", sorted(theta), parameterisation, chunk)  # noqa: E731
+        note = ""
+    else:
+        kind: BatchNorm = "frozen" if batch_norm == "coupled" else batch_norm
+        one = lambda c: layerwise(  # noqa: E731
+            tape, c, batch_norm=kind, theta=theta, parameterisation=parameterisation, chunk=chunk
+        )
+        note = slow_note(tape, theta)
+    K = sum((one(c) for c in cotangents(tape.f, y, reduction)), torch.zeros(1).double())
+    return Kernel(K.numpy(), float(torch.finfo(tape.f.dtype).eps), note)
+
+
+def slow_note(tape: Tape, theta: frozenset[str]) -> str:
+    """Which parameters the fast path did not know, or nothing."""
+    names = sorted(theta & tape.notes.unknown)
+    if not names:
+        return ""
+    what = ", ".join(sorted(tape.notes.operations))
+    some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{len(names)} parameters ({some}) are used by {what}: their share took one backward pass for each sample"
+
+
+def ntk(
+    model: nn.Module, x: Tensor, y: Tensor | None = None, *, reduction: Reduction = "label",
+    batch_norm: BatchNorm = "frozen", parameterisation: Parameterisation = "standard", parameters: Parameters = "all",
+    full: bool = False, dtype: torch.dtype = torch.float32, chunk: int = CHUNK_BYTES,
+) -> Kernel:  # fmt: skip
+    """The kernel of a model on inputs x (with labels y for `label`); `full` gives all mn x mn entries.
+
+    Row i·n + k of the full kernel is class k of sample i. It is the label kernel of the batch repeated n times: the
+    repetition does not change the batch statistics, and frozen samples do not see each other.
+
+    >>> model = nn.Linear(2, 3, bias=False)
+    >>> x = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    >>> ntk(model, x, reduction="all").gram
+    array([[3., 3.],
+           [3., 6.]])
+    >>> ntk(model, x, full=True).gram.shape
+    (6, 6)
+    """
+    if full:
+        return _full(model, x, batch_norm, parameterisation, parameters, dtype, chunk)
+    tape = record(model, x, dtype=dtype)
+    theta = chosen(tape.parameters, parameters)
+    labels = torch.zeros(len(x), dtype=torch.long) if y is None else y
+    return gram(
+        tape, labels, reduction=reduction, batch_norm=batch_norm, parameterisation=parameterisation, theta=theta,
+        chunk=chunk,
+    )  # fmt: skip
+
+
+def _full(
+    model: nn.Module, x: Tensor, batch_norm: BatchNorm, parameterisation: Parameterisation, parameters: Parameters,
+    dtype: torch.dtype, chunk: int,
+) -> Kernel:  # fmt: skip
+    m = len(x)
+    n = record(model, x, dtype=dtype).f.shape[1]
+    K = torch.zeros(m, n, m, n, dtype=torch.float64)
+    note = ""
+    pairs = [(k, l) for k in range(n) for l in range(k, n)]
+    if batch_norm == "coupled":
+        tape = record(model, x, dtype=dtype)
+        if tape.notes.batch_norms:
+            return _full_coupled(tape, chosen(tape.parameters, parameters), parameterisation)
+        batch_norm = "frozen"
+    for k, l in pairs:  # two classes at a time: the memory of two batches
+        classes = [k] if k == l and n == 1 else [k, l]
+        if k == l and n > 1:
+            continue
+        tape = record(model, x.repeat(len(classes), *(1,) * (x.ndim - 1)), dtype=dtype)
+        labels = torch.tensor(classes).repeat_interleave(m)
+        kernel = gram(
+            tape, labels, batch_norm=batch_norm, parameterisation=parameterisation,
+            theta=chosen(tape.parameters, parameters), chunk=chunk,
+        )  # fmt: skip
+        note = kernel.note
+        part = torch.from_numpy(kernel.gram).reshape(len(classes), m, len(classes), m)
+        for a, ka in enumerate(classes):
+            for b, kb in enumerate(classes):
+                K[:, ka, :, kb] = part[a, :, b, :]
+    return Kernel(K.reshape(m * n, m * n).numpy(), float(torch.finfo(dtype).eps), note)
+
+
+def _full_coupled(tape: Tape, theta: frozenset[str], parameterisation: Parameterisation) -> Kernel:
+    m, n = tape.f.shape
+    names = sorted(theta)
+    rows = []
+    for i in range(m):
+        for k in range(n):
+            only = torch.zeros_like(tape.f)
+            only[i, k] = 1
+            g = tape.gradient(only, names=names)
+            scaled = [g[q] * share(tuple(g[q].shape), parameterisation) ** 0.5 for q in names]
+            rows.append(torch.cat([part.flatten() for part in scaled]))
+    J = torch.stack(rows)
+    return Kernel((J @ J.T).double().numpy(), float(torch.finfo(J.dtype).eps))

@@ -1,0 +1,159 @@
+"""The command line as a user meets it: what it prints, how it ends, what it leaves behind."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from initio import Architecture, SearchResult, from_json, to_json
+from initio.cli import COMMANDS, load_command, main, parser
+from initio.spaces import NB201, SPACES
+
+CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert main(argv) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def fail(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one sentence that a mistake gets; nothing on stdout."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("initio: ")
+    return captured.err
+
+
+def test_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "--help")
+    assert all(name in out and summary in out for name, summary in COMMANDS.items())
+    assert run(capsys) == out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_every_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, name, "--help")
+    assert "--config" in out
+    help_of = {action.dest: action.help for action in parser(name)._actions}
+    for field in dataclasses.fields(load_command(name)):
+        assert help_of[field.name], f"{name} --{field.name} has no help"
+
+
+def test_start_up_does_not_import_torch() -> None:
+    code = "import sys, initio.cli; initio.cli.main(['--help']); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("argv", [["spaces"], ["sample", "darts", "-n", "2"], ["show", CELL]])
+def test_looking_at_architectures_does_not_import_torch(argv: list[str]) -> None:
+    code = f"import sys, initio.cli; assert initio.cli.main({argv}) == 0; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "spaces")
+    assert [line.split()[0] for line in out.splitlines()] == list(SPACES)
+    rows = json.loads(run(capsys, "spaces", "--json"))
+    assert rows[0]["architectures"] == 15625
+
+
+def test_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "sample", "nb201", "-n", "5", "--seed", "1").splitlines()
+    assert len(lines) == 5
+    assert run(capsys, "sample", "nb201", "--count=5", "--seed=1").splitlines() == lines
+    documents = run(capsys, "sample", "nb201", "-n", "5", "--seed", "1", "--json").splitlines()
+    assert [NB201.format(from_json(Architecture, document)) for document in documents] == lines
+
+
+def test_show_draws_and_describes(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "show", CELL)
+    assert "avg_pool_3x3" in out
+    assert CELL in out
+    facts = json.loads(run(capsys, "show", "darts_v2", "--cost", "--json"))
+    assert facts["parameters"] == "3,349,342"
+
+
+def test_show_warns_of_a_disconnected_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no path connects" in run(capsys, "show", NB201.format(NB201.architecture(0, 0, 0, 0, 0, 0)))
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_show_writes_a_picture(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / f"cell.{suffix}"
+    run(capsys, "show", "nasnet", "--out", str(out))
+    assert out.stat().st_size > 1000
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_show_reads_files_and_run_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arch = NB201.parse(CELL)
+    (tmp_path / "arch.json").write_text(to_json(arch))
+    (tmp_path / "arch.txt").write_text(CELL + "\n")
+    (tmp_path / "result.json").write_text(to_json(SearchResult("m", "nb201", 0, (arch,))))
+    for name in ("arch.json", "arch.txt", "result.json", "."):
+        assert CELL in run(capsys, "show", str(tmp_path / name))
+
+
+def test_config_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "sample.yaml"
+    config.write_text(run(capsys, "sample", "nb201", "--count", "3", "--seed", "4", "--print_config"))
+    expected = run(capsys, "sample", "nb201", "-n", "3", "--seed", "4")
+    assert run(capsys, "sample", "--config", str(config)) == expected
+    assert run(capsys, "sample", "--config", str(config), "--seed", "5") != expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["shw"], "there is no command 'shw': did you mean 'show'?"),
+        (["sample", "nb202"], "there is no search space 'nb202': did you mean 'nb201'?"),
+        (["sample"], "missing space"),
+        (["sample", "nb201", "-n", "many"], "--count: expected a value of type int, got many"),
+        (["sample", "nb201", "-n", "0"], "--count must be at least 1, not 0"),
+        (["sample", "nb201", "--sed", "1"], "--sed"),
+        (["sample", "nb201", "--config", "missing.yaml"], "missing.yaml"),
+        (["show", "|nor_conv_9x9~0|"], "an nb201 cell has 3 nodes joined by '+'"),
+        (["show", CELL.replace("nor_conv_3x3", "nor_conv_9x9")], "unknown operation 'nor_conv_9x9'"),
+        (["show", "resnet"], "'resnet' is not an architecture"),
+        (["show", ""], "the architecture is empty"),
+        (["show", CELL, "--out", "cell.bmp"], ".svg"),
+        (["show", CELL, "--out", "nowhere/cell.svg"], "nowhere"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    argv: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sentence in fail(capsys, *argv)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["seed: [1, 2]", "seed: {", "colour: red", "\x00\x01", "- 1\n- 2"])
+def test_an_unreadable_config_gets_one_sentence(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "bad.yaml"
+    config.write_text(content)
+    fail(capsys, "sample", "nb201", "--config", str(config))
+
+
+def test_damaged_files_get_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "newer.json").write_text('{"initio": "architecture", "version": 2}')
+    assert "is not a text file" in fail(capsys, "show", str(tmp_path / "binary"))
+    assert "format version 2" in fail(capsys, "show", str(tmp_path / "newer.json"))
+    assert "is not a run" in fail(capsys, "show", str(tmp_path))
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m initio sample nb201 -n 3000 | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -1,0 +1,21 @@
+"""scikit-learn's digits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initio.data import load
+from tests.data.formats import stored
+
+
+def test_digits_are_those_of_scikit_learn_in_two_disjoint_parts() -> None:
+    from sklearn.datasets import load_digits
+
+    train, test = load("digits"), load("digits", split="test")
+    assert (len(stored(train)), len(stored(test)), train.shape, train.classes) == (1437, 360, (1, 8, 8), 10)
+    both = np.concatenate([stored(train), stored(test)])
+    assert both.min() == 0
+    assert both.max() == 1
+    ours = sorted(image.tobytes() for image in both)
+    assert ours == sorted((image / 16).astype(np.float32).tobytes() for image in load_digits().images)
+    assert set(np.unique(load("digits", split="test").batch(360).y)) == set(range(10))

@@ -1,0 +1,164 @@
+import json
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from initio.errors import InputError
+from initio.records import (
+    FORMAT_VERSION,
+    Architecture,
+    Batch,
+    Cost,
+    Evaluation,
+    Record,
+    SearchResult,
+    from_json,
+    settings,
+    to_json,
+)
+
+ARCH = Architecture("nb201", (3, 0, 1, 0, 2, 4))
+BATCH = Batch(np.linspace(-1, 1, 24).reshape(2, 3, 2, 2), np.array([0, 4]), 5, "by hand", (0.5,) * 3, (0.25,) * 3)
+EVALUATION = Evaluation(ARCH, "kappa", math.inf, seed=3, flag="singular", settings=settings(cells=5), data="00ff")
+RESULT = SearchResult(
+    "nasi",
+    "nb201",
+    7,
+    (ARCH,),
+    settings(nu="adaptive", mu=1.5),
+    (settings(step=1, value=-math.inf), settings(step=2)),
+)
+RECORDS = [
+    ARCH,
+    BATCH,
+    EVALUATION,
+    Evaluation(ARCH, "trace", None, 0, "no gradient"),
+    Cost(3, seconds=1.5),
+    RESULT,
+]
+each_record = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
+
+
+@each_record
+def test_json_reads_back_to_equality(record: Record) -> None:
+    assert from_json(type(record), to_json(record)) == record
+
+
+@each_record
+def test_json_is_strict_and_carries_kind_and_version(record: Record) -> None:
+    document = json.loads(to_json(record, indent=2), parse_constant=lambda name: pytest.fail(name))
+    assert document["initio"] == record.kind
+    assert document["version"] == FORMAT_VERSION
+
+
+@each_record
+def test_records_are_immutable_hashable_and_picklable(record: Record) -> None:
+    with pytest.raises(AttributeError):
+        record.space = "other"  # type: ignore[misc, union-attr]
+    assert hash(pickle.loads(pickle.dumps(record))) == hash(record)
+
+
+@each_record
+def test_a_newer_version_another_kind_and_damage_are_refused(record: Record) -> None:
+    document = json.loads(to_json(record))
+
+    def read(changed: object) -> None:
+        from_json(type(record), json.dumps(changed), where="best.json")
+
+    with pytest.raises(InputError, match=r"best.json has format version 2, .* install a newer Initio"):
+        read(document | {"version": 2})
+    with pytest.raises(InputError, match="best.json is not an Initio"):
+        read(document | {"initio": "recipe"})
+    with pytest.raises(InputError, match="best.json has no valid format version"):
+        read({name: value for name, value in document.items() if name != "version"})
+    with pytest.raises(InputError, match="best.json is not valid JSON"):
+        from_json(type(record), to_json(record)[:-5], where="best.json")
+    for name in set(document) - {"initio", "version", "value"}:
+        with pytest.raises(InputError, match="best.json is damaged"):
+            read({key: value for key, value in document.items() if key != name})
+        with pytest.raises(InputError, match="best.json is damaged"):
+            read(document | {name: {"nested": [1]} if name != "settings" else 3})
+
+
+@each_record
+@given(data=st.data())
+def test_a_flipped_character_is_refused_or_reads_as_some_record(record: Record, data: st.DataObject) -> None:
+    text = to_json(record)
+    place = data.draw(st.integers(0, len(text) - 1))
+    flipped = text[:place] + data.draw(st.characters()) + text[place + 1 :]
+    try:
+        read = from_json(type(record), flipped)
+    except InputError:
+        return
+    assert from_json(type(record), to_json(read)) == read
+
+
+def test_a_changed_batch_is_noticed() -> None:
+    document = json.loads(to_json(BATCH)) | {"y": [1, 4]}
+    with pytest.raises(InputError, match="the fingerprint differs"):
+        from_json(Batch, json.dumps(document))
+
+
+def test_a_batch_is_read_only_also_in_a_worker() -> None:
+    for batch in (BATCH, pickle.loads(pickle.dumps(BATCH))):
+        with pytest.raises(ValueError, match="read-only"):
+            batch.x[0] = 0
+
+
+def test_the_fingerprint_sees_inputs_labels_and_classes() -> None:
+    x, y = np.zeros((2, 3)), np.array([0, 1])
+    prints = {
+        Batch(x, y, 5, "a").fingerprint,
+        Batch(x + 1, y, 5, "a").fingerprint,
+        Batch(x, y[::-1], 5, "a").fingerprint,
+        Batch(x, y, 6, "a").fingerprint,
+        Batch(x.reshape(2, 1, 3), y, 5, "a").fingerprint,
+    }
+    assert len(prints) == 5
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.zeros((2, 3)), [0, 5], "label 5 of sample 1 is out of range: by hand has classes 0 to 4"),
+        (np.zeros((2, 3)), [-1, 0], "label -1 of sample 0 is out of range"),
+        (np.zeros((2, 3)), [0], "m >= 1 inputs and m labels"),
+        (np.zeros((0, 3)), [], "m >= 1 inputs"),
+        (np.zeros(3), [0, 1, 2], "m >= 1 inputs"),
+        (np.array([[0.0], [np.nan]]), [0, 1], "sample 1 of by hand holds NaN or infinity"),
+    ],
+)
+def test_bad_batches_are_refused(x: Any, y: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Batch(x, np.array(y, dtype=int), 5, "by hand")
+
+
+def test_a_missing_value_needs_a_reason_and_nan_is_no_value() -> None:
+    with pytest.raises(InputError, match="neither a value nor a flag"):
+        Evaluation(ARCH, "trace", None, 0)
+    with pytest.raises(InputError, match="trace is NaN"):
+        Evaluation(ARCH, "trace", math.nan, 0)
+    with pytest.raises(InputError, match="NaN"):
+        to_json(SearchResult("m", "nb201", 0, (ARCH,), settings(value=math.nan)))
+
+
+def test_numbers_of_numpy_become_plain() -> None:
+    arch = Architecture("nb201", tuple(np.arange(3)))
+    assert to_json(arch) == to_json(Architecture("nb201", (0, 1, 2)))
+    assert to_json(Evaluation(arch, "m", np.float32(1.5), 0)) == to_json(Evaluation(arch, "m", 1.5, 0))  # type: ignore[arg-type]
+
+
+def test_settings_hold_single_values_only_and_keep_words_that_look_like_numbers() -> None:
+    with pytest.raises(InputError, match="setting 'shape' must be a single value"):
+        settings(shape=(3, 32, 32))  # type: ignore[arg-type]
+    result = SearchResult("m", "nb201", 0, (ARCH,), settings(a="inf", b=math.inf))
+    assert from_json(SearchResult, to_json(result)) == result
+
+
+def test_equal_runs_may_differ_in_cost() -> None:
+    assert SearchResult("m", "nb201", 0, (ARCH,), cost=Cost(seconds=1)) == SearchResult("m", "nb201", 0, (ARCH,))
