@@ -18,6 +18,12 @@ from initio.spaces.zoo import ZOO
 
 MLP_DEPTH = 10  # of the space called plainly `mlp`, as in Eigen-NAS
 
+NOTATIONS = {  # how the text of an architecture begins that does not name its space
+    "nb201": ("|",),
+    "darts": ("Genotype",),
+    "nb101": ("ModelSpec", "api.ModelSpec", "{", "[", "("),
+}
+
 SPACES: dict[str, GraphSpace] = {
     "nb201": NB201,
     "nb101": NB101,
@@ -79,14 +85,8 @@ def _space_by_notation(text: str) -> GraphSpace:
     prefix = text.partition(":")[0]
     if prefix in SPACES or prefix.startswith("mlp-"):
         return get_space(prefix)
-    for start, name in (
-        ("|", "nb201"),
-        ("Genotype", "darts"),
-        ("ModelSpec", "nb101"),
-        ("{", "nb101"),
-        ("[", "nb101"),
-    ):
-        if text.startswith(start):
+    for name, starts in NOTATIONS.items():
+        if text.startswith(starts):
             return SPACES[name]
     shown = text if len(text) <= 60 else text[:57] + "..."
     raise InputError(

@@ -1,7 +1,4 @@
-"""The space of Eigen-NAS [Eigen 1, 2]: fully connected networks with an activation and a skip for each layer.
-
-f_1 = σ_1(W_1 x), f_l = σ_l(W_l f_{l−1}) + α_{l−1} f_{l−1} for l = 2..L−1, f = W_L f_{L−1}.
-"""
+"""Fully connected networks with an activation to choose in each layer and skips around layers [Eigen 1 and 2]."""
 
 from __future__ import annotations
 
@@ -15,16 +12,27 @@ from initio.graphs import SUM, Builder, Graph, Op
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings
 
-ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")  # sigmoid is Sigmoid − 1/2
-MAX_DEPTH = 1000
+ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")  # sigmoid means sigmoid − 1/2 [Eigen, Table 1]
+SKIPS = ("0", "1")
+WIDTH = 1024  # [Eigen, section 5.1]
+EXAMPLE = "mlp:relu,tanh,relu;skips=1"
 
 
 @dataclass(frozen=True)
 class MlpSpace(GraphSpace):
-    """Depth L is part of the name: `mlp-10` has 9 activations and 8 skips.
+    """f₁ = σ₁(W₁x), f_l = σ_l(W_l f_{l−1}) + α_{l−1} f_{l−1}, f = W_L f_{L−1}, for one depth L.
 
-    >>> mlp_space(4).parse("mlp:relu,tanh,relu;skips=1").choices
+    Written `mlp:relu,tanh,relu;skips=1`: the activations of layers 1 to L − 1, then the numbers l with α_l = 1, where α_l
+    is the skip around layer l + 1; the part after the semicolon is left out when there is no skip.
+
+    >>> space = mlp_space(4)
+    >>> arch = space.parse("mlp:relu,tanh,relu;skips=1")
+    >>> arch.choices
     (0, 3, 0, 1, 0)
+    >>> space.format(space.architecture(0, 3, 0, 0, 0))
+    'mlp:relu,tanh,relu'
+    >>> space.count()
+    500
     """
 
     @property
@@ -32,90 +40,89 @@ class MlpSpace(GraphSpace):
         """L, the number of weight matrices."""
         return (len(self.decisions) + 3) // 2
 
+    def activations(self, arch: Architecture) -> tuple[str, ...]:
+        """σ₁ .. σ_{L−1} by name."""
+        return tuple(ACTIVATIONS[choice] for choice in self.check(arch).choices[: self.depth - 1])
+
+    def skips(self, arch: Architecture) -> tuple[int, ...]:
+        """α₁ .. α_{L−2}."""
+        return self.check(arch).choices[self.depth - 1 :]
+
     def parse(self, text: str) -> Architecture:
-        """Reads `mlp:relu,tanh,relu;skips=1`: activations of layers 1..L−1, and the l with α_l = 1.
-
-        The depth is that of the text, so `mlp_space(10).parse` may give an architecture of `mlp-4`.
-        """
-        body = text.strip().partition(":")[2]
-        names, _, skips = body.partition(";")
-        activations = names.split(",")
-        for place, name in enumerate(activations, start=1):
-            if name not in ACTIVATIONS:
-                right = did_you_mean(name, list(ACTIVATIONS))
-                raise InputError(f"layer {place} of the mlp has an unknown activation {name!r}: {right}")
-        home = self._home(text, len(activations) + 1)
-        taken = _parse_skips(skips, home.depth - 2) if ";" in body else set()
-        alpha = (int(layer in taken) for layer in range(1, home.depth - 1))
-        return home.architecture(*(ACTIVATIONS.index(name) for name in activations), *alpha)
-
-    @staticmethod
-    def _home(text: str, depth: int) -> MlpSpace:
-        if depth > MAX_DEPTH:
-            raise InputError(f"an mlp has at most depth {MAX_DEPTH}, not {depth}")
-        prefix = text.strip().partition(":")[0]
-        if prefix not in ("mlp", f"mlp-{depth}"):
-            raise InputError(
-                f"an mlp with {depth - 1} activations begins with 'mlp:' or 'mlp-{depth}:', not {prefix!r}"
-            )
-        return mlp_space(depth)
+        """Reads the text form; the text itself says its depth, and with it the space its architecture is of."""
+        activations, skips = read(text)
+        return mlp_space(len(activations) + 1).architecture(*activations, *skips)
 
     def format(self, arch: Architecture) -> str:
-        """`mlp:relu,tanh,relu;skips=1`; without skips the second part is left out."""
-        activations, alpha = self.layers(arch)
-        taken = ",".join(str(layer) for layer, skip in enumerate(alpha, start=1) if skip)
-        return "mlp:" + ",".join(activations) + (f";skips={taken}" if taken else "")
-
-    def layers(self, arch: Architecture) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Activations σ_1..σ_{L−1} and skips α_1..α_{L−2}."""
-        choices = self.check(arch).choices
-        return tuple(ACTIVATIONS[i] for i in choices[: self.depth - 1]), choices[self.depth - 1 :]
+        """Activations in order, then the numbers of the skips."""
+        skips = [str(number) for number, alpha in enumerate(self.skips(arch), start=1) if alpha]
+        return "mlp:" + ",".join(self.activations(arch)) + (f";skips={','.join(skips)}" if skips else "")
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
-        """The layers in a row, skips as arrows around them."""
-        activations, alpha = self.layers(arch)
-        chain = [Edge(layer, layer + 1) for layer in range(self.depth)]
-        skips = [Edge(layer, layer + 1, "skip_connect") for layer, skip in enumerate(alpha, start=1) if skip]
-        return (Cell("network", ("input", *activations, "output"), tuple(chain[: self.depth] + skips)),)
+        """The whole network as one chain; a node is what a layer hands on."""
+        activations, skips = self.activations(arch), self.skips(arch)
+        edges = [Edge(layer, layer + 1, name) for layer, name in enumerate(activations)]
+        edges += [Edge(number, number + 1, "skip") for number, alpha in enumerate(skips, start=1) if alpha]
+        edges.append(Edge(self.depth - 1, self.depth, "linear"))
+        names = ("input", *(f"f{layer}" for layer in range(1, self.depth)), "output")
+        return (Cell("network", names, tuple(sorted(edges, key=lambda e: (e.target, e.source, e.label == "skip")))),)
 
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
-        """Layers without bias, `channels` wide; inputs are flattened."""
-        activations, alpha = self.layers(arch)
-        width, _ = self.size(settings)
+        """L weight matrices without offsets, `channels` units a layer (1024)."""
+        width, size = self.size(settings)[0], math.prod(settings.shape)
         net = Builder()
-        x, c_in = net("flatten", Op("flatten"), 0), math.prod(settings.shape)
-        for number, name in enumerate(activations, start=1):
-            kind = "sigmoid_half" if name == "sigmoid" else name
-            new = net(f"linear_{number}", Op("linear_nobias", c_in, width), x)
-            new = net(f"activation_{number}", Op(kind, width, width), new)
-            x, c_in = (
-                net(f"skip_{number}", Op(SUM), new, x) if number > 1 and alpha[number - 2] else new,
-                width,
-            )
-        return net.graph(net(f"linear_{self.depth}", Op("linear_nobias", width, settings.classes), x))
+        x = net("flatten", Op("flatten", size, size), 0)
+        for layer, (name, alpha) in enumerate(
+            zip(self.activations(arch), (0, *self.skips(arch)), strict=True), start=1
+        ):
+            z = net(f"layer_{layer}", Op("linear_nobias", size, width), x)
+            f = net(f"activation_{layer}", Op(_kind(name), width, width), z)
+            x = net(f"skip_{layer - 1}", Op(SUM), f, x) if alpha else f
+            size = width
+        return net.graph(net("classifier", Op("linear_nobias", width, settings.classes), x))
 
 
-def _parse_skips(text: str, highest: int) -> set[int]:
-    if not (match := re.fullmatch(r"skips=(none|[0-9]{1,4}(?:,[0-9]{1,4})*)", text)):
-        raise InputError(f"the second part of an mlp must look like 'skips=1,3' or 'skips=none', not {text!r}")
-    taken = set() if match[1] == "none" else {int(number) for number in match[1].split(",")}
-    if wrong := sorted(layer for layer in taken if not 1 <= layer <= highest):
-        right = f"1 to {highest}" if highest else "none, since there is one hidden layer"
-        raise InputError(f"skip {wrong[0]} of the mlp is out of range: {right}")
-    return taken
+def _kind(activation: str) -> str:
+    return "sigmoid_half" if activation == "sigmoid" else activation
 
 
 @cache
 def mlp_space(depth: int) -> MlpSpace:
-    """The space of depth L >= 2: 5^(L−1) · 2^(L−2) architectures."""
-    if not 2 <= depth <= MAX_DEPTH:
-        raise InputError(f"the depth of an mlp must be 2 to {MAX_DEPTH}, not {depth}")
+    """The space of depth L: 5^(L−1) · 2^(L−2) architectures."""
+    if depth < 2:
+        raise InputError(f"an mlp has a depth of at least 2, not {depth}")
+    activations = tuple(Decision(f"activation {layer}", ACTIVATIONS) for layer in range(1, depth))
+    skips = tuple(Decision(f"skip {number}", SKIPS) for number in range(1, depth - 1))
     return MlpSpace(
         name=f"mlp-{depth}",
-        title=f"Eigen-NAS: fully connected networks of depth {depth}, 5 activations, optional skips",
-        decisions=(
-            *(Decision(f"activation {layer}", ACTIVATIONS) for layer in range(1, depth)),
-            *(Decision(f"skip {layer}", ("0", "1")) for layer in range(1, depth - 1)),
-        ),
-        default_channels=1024,
+        title=f"fully connected, depth {depth}: an activation in each layer, skips around layers",
+        decisions=activations + skips,
+        default_channels=WIDTH,
     )
+
+
+def read(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The choices of activations and skips in a text form."""
+    match = re.fullmatch(r"\s*mlp:([^;]*)(?:;\s*skips=([^;]*))?\s*", text)
+    if not match:
+        raise InputError(f"an mlp must look like {EXAMPLE!r}, not {text!r}")
+    names = [name.strip() for name in match[1].split(",")]
+    activations = tuple(_activation(name, number) for number, name in enumerate(names, start=1))
+    alphas = [0] * (len(activations) - 1)
+    numbers = (match[2] or "").strip()
+    for number in numbers.split(",") if numbers not in ("", "none") else ():
+        value = int(number) if re.fullmatch(r"\s*[0-9]{1,6}\s*", number) else 0
+        if not 1 <= value <= len(alphas):
+            raise InputError(f"skip {number.strip()!r} of the mlp must be a number from 1 to {len(alphas)}")
+        if alphas[value - 1]:
+            raise InputError(f"skip {value} of the mlp is given twice")
+        alphas[value - 1] = 1
+    return activations, tuple(alphas)
+
+
+def _activation(name: str, number: int) -> int:
+    if name not in ACTIVATIONS:
+        raise InputError(
+            f"activation {number} of the mlp is unknown, {name!r}: {did_you_mean(name, list(ACTIVATIONS))}"
+        )
+    return ACTIVATIONS.index(name)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Form = Literal["exact", "printed"]
 GAIN = 2.0  # the lemma's factor: the variance of a weight times the width
-TILE = 16384  # entries of a block: its few temporaries stay in a core's cache
+TILE = 32768  # entries of a block: its few temporaries stay in a core's cache
 SNAP = (
     1 + 8 * torch.finfo(torch.float64).eps
 )  # correlations this close to ±1 are ±1: rounding, not information

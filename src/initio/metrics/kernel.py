@@ -1,0 +1,58 @@
+"""Metrics of the neural tangent kernel at initialisation: trace, κ, λ_min, eigen, knas [HNAS 4, Thm 2; Eigen 5.2]."""
+
+from __future__ import annotations
+
+import math
+
+from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
+
+
+def trace(at: Measurement) -> Value:
+    """√(‖Θ0‖_tr / m)."""
+    return at.with_doubt(math.sqrt(at.kernel.trace / at.m), at.kernel.note)
+
+
+def kappa(at: Measurement) -> Value:
+    """λ_max / λ_min; infinite, with the reason, when λ_min cannot be told from zero."""
+    _nonzero(at)
+    spectrum = at.kernel.spectrum
+    return at.with_doubt(spectrum.kappa, spectrum.flag, _single(at), at.kernel.note)
+
+
+def lambda_min(at: Measurement) -> Value:
+    """The smallest eigenvalue."""
+    spectrum = at.kernel.spectrum
+    return at.with_doubt(spectrum.lambda_min, spectrum.flag, at.kernel.note)
+
+
+def eigen(at: Measurement) -> Value:
+    """The mean of the diagonal: an upper bound of λ_min."""
+    return at.with_doubt(at.kernel.trace / at.m, at.kernel.note)
+
+
+def knas(at: Measurement) -> Value:
+    """The mean of all entries: ‖mean gradient‖²."""
+    return at.with_doubt(float(at.kernel.gram.mean()), at.kernel.note)
+
+
+def _nonzero(at: Measurement) -> None:
+    if at.kernel.trace == 0:
+        raise UndefinedValue("the kernel is zero: the output does not depend on any parameter")
+
+
+def _single(at: Measurement) -> str:
+    return "a batch of one has κ = 1 whatever the network" if at.m == 1 else ""
+
+
+KERNEL = (
+    Metric("trace", "√(‖Θ0‖_tr / m)", "HNAS, Eq. 4", True, needs("labels", "kernel"), trace,
+           "The size of the neural tangent kernel."),
+    Metric("kappa", "λ_max(Θ0) / λ_min(Θ0)", "HNAS, Theorem 2; TE-NAS", False, needs("labels", "kernel"), kappa,
+           "The condition number of the kernel: how unevenly directions are learnt."),
+    Metric("lambda_min", "λ_min(Θ0)", "Eigen-NAS, section 5.2", True, needs("labels", "kernel"), lambda_min,
+           "The slowest direction of learning."),
+    Metric("eigen", "(1/m) Σ_i Θ0_ii", "Eigen-NAS, section 5.2", True, needs("labels", "kernel"), eigen,
+           "Eigen-NAS's surrogate: the mean of the diagonal, an upper bound of λ_min; trace squared."),
+    Metric("knas", "(1/m²) Σ_ij Θ0_ij", "KNAS; thesis 7.6", True, needs("labels", "kernel"), knas,
+           "The mean of the gradients' Gram matrix. The thesis takes its square root, which ranks the same."),
+)  # fmt: skip
