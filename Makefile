@@ -22,7 +22,8 @@ bench: .venv/ready         ## measured claims: ratios, memory, counts
 	$(BIN)/python -m benchmarks
 
 docs: .venv/ready          ## rewrite the generated pages under docs/
-	$(BIN)/python -m benchmarks.write_docs
+	$(BIN)/python -m initio.cli.reference > docs/cli.md
+	$(BIN)/initio show darts_v2 --out docs/images/darts_v2.svg
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -89,23 +89,25 @@ class Store:
             self._db.close()
             raise
 
-    # --- opening -------------------------------------------------------------------------------------------------------
+    # --- opening -----------------------------------------------------
 
     def _connect(self, uri: str) -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)
 
     def _read_only(self) -> sqlite3.Connection:
         """SQLite cannot read a WAL file in a folder that is write-protected, unless told that nobody writes."""
-        uri = self.path.absolute().as_uri()
-        db = self._connect(f"{uri}?mode=ro")
+        uri = self.path.absolute().as_uri() + "?mode=ro"
         try:
-            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            if Path(f"{self.path}-wal").exists():
+            db = self._connect(uri)
+            try:
+                db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            except sqlite3.Error:
                 db.close()
                 raise
-            db.close()
-            db = self._connect(f"{uri}?mode=ro&immutable=1")
+        except sqlite3.OperationalError:
+            if Path(f"{self.path}-wal").exists():
+                raise
+            db = self._connect(uri + "&immutable=1")
         return db
 
     def _prepare(self, read_only: bool) -> None:
@@ -151,7 +153,7 @@ class Store:
     def _pragma(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
 
-    # --- writing -------------------------------------------------------------------------------------------------------
+    # --- writing -----------------------------------------------------
 
     def put(self, evaluations: Iterable[Evaluation]) -> None:
         """Writes all or none of them; what the store knows already stays as it is."""
@@ -183,7 +185,7 @@ class Store:
             self._settings[text] = int(found[0])
         return self._settings[text]
 
-    # --- reading -------------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------
 
     def known(self, arch: Architecture, values: Settings, data: str) -> set[Known]:
         """Which (metric, version, seed) the store has of this architecture."""
@@ -226,8 +228,8 @@ class Store:
         """What the store holds, in the order of the keys."""
         with self._sentences():
             rows = self._db.execute(
-                "SELECT s.space, t.text, s.data, coalesce(d.source, ''), s.metric, s.version, count(DISTINCT s.choices), "
-                "count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> '') FROM scores s "
+                "SELECT s.space, t.text, s.data, coalesce(d.source, ''), s.metric, s.version, "
+                "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> '') FROM scores s "
                 "JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
                 "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
             ).fetchall()
@@ -251,7 +253,7 @@ class Store:
         except (ValueError, TypeError, AttributeError):
             raise InputError(f"the store {str(self.path)!r} is damaged: settings {text[:40]!r}") from None
 
-    # --- transactions and errors ---------------------------------------------------------------------------------------
+    # --- transactions and errors -----------------------------------------------------
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -299,7 +301,7 @@ class Store:
         self.close()
 
 
-# --- comparing ---------------------------------------------------------------------------------------------------------
+# --- comparing -----------------------------------------------------
 
 Pair = tuple[Evaluation | None, Evaluation | None]
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "spaces": "list the search spaces",
     "sample": "draw random architectures",
     "show": "draw an architecture in the terminal or as a picture",
+    "search": "choose an architecture without training",
 }
 
 
@@ -128,8 +129,15 @@ def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[st
 
 
 def _normalised(command: type[Any], argv: list[str]) -> list[str]:
-    """Options as the parser knows them: `--batch-size 8`, `-n 5` and a bare `--json` become what it wants to see."""
+    """Options as the parser knows them.
+
+    `--batch-size 8`, the `-n 5` of a command's SHORT, a bare `--json`, and a first word that stands for the option named
+    by the command's FIRST become what the parser wants to see.
+    """
     hints = get_type_hints(command)
+    first: str | None = getattr(command, "FIRST", None)
+    if first and argv and not argv[0].startswith("-"):
+        argv = [f"--{first}={argv[0]}", *argv[1:]]
     short: dict[str, str] = getattr(command, "SHORT", {})
     flags = {f"--{field.name}" for field in dataclasses.fields(command) if hints[field.name] is bool}
     tokens: list[str] = []

@@ -98,9 +98,7 @@ class _Accumulator:
         self.theta = frozenset(n for n in theta if not weights_only or is_weight(n, tape.parameters[n]))
         self.waiting: dict[str, Tensor] = {}  # gradients of parameters that are used more than once
 
-    def __call__(
-        self, layer: Layer, x: Tensor, delta: Tensor, _xt: Tensor | None, _dt: Tensor | None
-    ) -> None:
+    def __call__(self, layer: Layer, x: Tensor, delta: Tensor, _xt: Tensor | None, _dt: Tensor | None) -> None:
         if layer.geometry is None:
             self.add(layer.weight, x)
             self.add(layer.bias, delta)
@@ -136,9 +134,7 @@ class _Accumulator:
     def finish(self) -> Tensor:
         """K, with the parameters that had to wait for all their uses."""
         for name, G in self.waiting.items():
-            self.K += (
-                share(tuple(self.tape.parameters[name].shape), self.parameterisation) * (G @ G.T).double()
-            )
+            self.K += share(tuple(self.tape.parameters[name].shape), self.parameterisation) * (G @ G.T).double()
         self.waiting.clear()
         return self.K
 

@@ -57,6 +57,4 @@ class Spectrum:
         """Why κ is infinite, or nothing."""
         if not self.singular:
             return ""
-        return (
-            f"the smallest eigenvalue {self.lambda_min:.1e} is zero beside the largest, {self.lambda_max:.1e}"
-        )
+        return f"the smallest eigenvalue {self.lambda_min:.1e} is zero beside the largest, {self.lambda_max:.1e}"

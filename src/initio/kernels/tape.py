@@ -35,7 +35,9 @@ from torch.autograd.function import Function, FunctionCtx, once_differentiable
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from initio.errors import InputError
 from initio.kernels.layers import Geometry
+from initio.kernels.spill import within
 
 BatchNorm = Literal["frozen", "coupled", "hooked"]
 
@@ -224,9 +226,7 @@ def _bn_transpose(
     return _combine(z.shape, scale * (mu * inv * a2 - a1), (delta, scale), (z, -scale * inv * a2))
 
 
-def _dual_norm_backward(
-    ctx: Any, dy: Tensor | None, dyt: Tensor, s1: Tensor, s2: Tensor, frozen: bool
-) -> Any:
+def _dual_norm_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, s1: Tensor, s2: Tensor, frozen: bool) -> Any:
     """Cotangents of z, ż, γ, β from δ̇ (of y) and δ (of ẏ): the tangent of batch norm's backward.
 
     δ̇_z = γ inv P(δ̇) + γ̇ inv P(δ) − γ inv² ⟨x̂ ż⟩ P(δ) − γ inv (x̂̇ ⟨δ x̂⟩ + x̂ ⟨δ x̂̇⟩),  x̂̇ = inv P(ż).
@@ -333,9 +333,7 @@ class _Affine(Function):
         if switch.visit is not None:
             return ghat, ghat_t, None, None, *nothing
         out = []
-        for value, tangent, name, shape in zip(
-            first, second, (layer.weight, layer.bias), ctx.shapes, strict=True
-        ):
+        for value, tangent, name, shape in zip(first, second, (layer.weight, layer.bias), ctx.shapes, strict=True):
             if shape is None:
                 out.append(None)
             elif dyt is None:
@@ -419,11 +417,7 @@ def _bias_gradient(delta: Tensor, layer: Layer) -> Tensor:
 def _fisher(store: dict[str, Tensor], layer: Layer, z: Tensor, delta: Tensor) -> None:
     product = z * delta
     assert layer.geometry is not None
-    value = (
-        product.flatten(2).sum(2)
-        if layer.geometry.stride
-        else product.reshape(len(z), -1, z.shape[-1]).sum(1)
-    )
+    value = product.flatten(2).sum(2) if layer.geometry.stride else product.reshape(len(z), -1, z.shape[-1]).sum(1)
     key = f"{layer.weight}#{sum(name.split('#')[0] == layer.weight for name in store)}"
     store[key] = value
 
@@ -453,13 +447,9 @@ class _Table:
 class Notes:
     """What the forward pass found out."""
 
-    unknown: set[str] = field(
-        default_factory=set
-    )  # parameters used by operations the fast path does not know
+    unknown: set[str] = field(default_factory=set)  # parameters used by operations the fast path does not know
     operations: set[str] = field(default_factory=set)  # those operations
-    uses: Counter[str] = field(
-        default_factory=Counter
-    )  # how often a parameter takes part in a recorded layer
+    uses: Counter[str] = field(default_factory=Counter)  # how often a parameter takes part in a recorded layer
     batch_norms: int = 0
     kinks: int = 0  # ReLUs and their like
     codes: Tensor | None = None  # NASWOT's Σ over ReLUs of C Cᵀ + (1−C)(1−C)ᵀ
@@ -531,12 +521,7 @@ class Recorder(TorchFunctionMode):
         args: Any,
         kwargs: Any,
     ) -> Any:
-        in_place = (
-            name.endswith("_")
-            and not name.startswith("__")
-            or name.startswith("__i")
-            and name != "__invert__"
-        )
+        in_place = name.endswith("_") and not name.startswith("__") or name.startswith("__i") and name != "__invert__"
         if func in _LINEAR and not in_place:
             out = func(*args, **kwargs)
             first = isinstance(args[0], Tensor)
@@ -611,9 +596,7 @@ class Recorder(TorchFunctionMode):
         layer = self.layer(weight, bias, geometry)
         moves = (name in self.theta, self.name(bias) in self.theta)
         return self.finish(
-            _Weighted.apply(
-                x, weight, bias, self.tangents.get(x), layer, self.switch, self.dual, moves, self.fisher
-            )
+            _Weighted.apply(x, weight, bias, self.tangents.get(x), layer, self.switch, self.dual, moves, self.fisher)
         )
 
     def kink(self, x: Tensor, out: Tensor) -> None:
@@ -700,9 +683,7 @@ def _batch_norm(
     )
 
 
-def _affine(
-    recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]
-) -> Any:
+def _affine(recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]) -> Any:
     layer = recorder.layer(weight, bias)
     moves = layer.weight in recorder.theta or layer.bias in recorder.theta
     tangent = recorder.tangents.get(hat)
@@ -715,16 +696,10 @@ def _layer_norm(
     recorder: Recorder, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim <= len(
-        normalized_shape
-    ):
+    if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim <= len(normalized_shape):
         return NotImplemented
     hat = recorder.other(F.layer_norm, (input, normalized_shape), {"eps": eps})
-    return (
-        hat
-        if weight is None and bias is None
-        else _affine(recorder, hat, weight, bias, tuple(normalized_shape))
-    )
+    return hat if weight is None and bias is None else _affine(recorder, hat, weight, bias, tuple(normalized_shape))
 
 
 def _group_norm(
@@ -750,9 +725,7 @@ def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
     return out
 
 
-def _leaky_relu(
-    recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False
-) -> Any:
+def _leaky_relu(recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     out = recorder.other(F.leaky_relu, (input, negative_slope), {})
     recorder.kink(input, out)
     return out
@@ -822,9 +795,7 @@ class Tape:
     switch: Switch
     notes: Notes
 
-    def _run(
-        self, outputs: list[Tensor], cotangents: list[Tensor], inputs: list[Tensor]
-    ) -> list[Tensor | None]:
+    def _run(self, outputs: list[Tensor], cotangents: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
         pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
         if not pairs or not inputs:
             return [None] * len(inputs)
@@ -856,27 +827,28 @@ class Tape:
             for n, g in zip(names, out, strict=True)
         }
 
-    def input_gradient(
-        self, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"] = "coupled"
-    ) -> Tensor:
+    def input_gradient(self, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"] = "coupled") -> Tensor:
         """Σ_i (∂f_i/∂x)ᵀ c_i, in the shape of x."""
         with self._switched(batch_norm=batch_norm):
             (out,) = self._run([self.f], [cotangent], [self.x])
         return torch.zeros_like(self.x) if out is None else out
 
     def dual_gradient(
-        self, cotangent: Tensor, cotangent_dot: Tensor, *, fisher: dict[str, Tensor] | None = None
+        self,
+        cotangent: Tensor,
+        cotangent_dot: Tensor,
+        *,
+        fisher: dict[str, Tensor] | None = None,
+        batch_norm: Literal["frozen", "coupled"] = "coupled",
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """(g, Hθ) of a loss with ∂ℓ/∂f = cotangent and d/dt of it = cotangent_dot."""
         assert self.ft is not None
         names = list(self.parameters)
         found: dict[str, Tensor] = {}
-        with self._switched(fisher=fisher, gradients=found):
-            out = self._run(
-                [self.f, self.ft], [cotangent_dot, cotangent], [self.parameters[n] for n in names]
-            )
+        with self._switched(fisher=fisher, gradients=found, batch_norm=batch_norm):
+            out = self._run([self.f, self.ft], [cotangent_dot, cotangent], [self.parameters[n] for n in names])
         if self.notes.unknown:
-            found.update(self.gradient(cotangent, names=sorted(self.notes.unknown)))
+            found.update(self.gradient(cotangent, names=sorted(self.notes.unknown), batch_norm=batch_norm))
         zeros = {n: torch.zeros_like(p) for n, p in self.parameters.items()}
         Ht = {n: h.detach() for n, h in zip(names, out, strict=True) if h is not None}
         return zeros | found, zeros | Ht
@@ -896,26 +868,23 @@ class Tape:
 def record(
     model: nn.Module, x: Tensor, *, dtype: torch.dtype = torch.float32, tangents: bool = False,
     theta: frozenset[str] | None = None, codes: bool = False, fisher: bool = False, frozen: bool = False,
+    memory: int | None = None,
 ) -> Tape:  # fmt: skip
     """Runs the model once. `theta` names the parameters that tangents move along; all of them by default."""
     parameters = {name: _leaf(p, dtype) for name, p in model.named_parameters()}
     theta = frozenset(parameters) if theta is None else theta
     x = _formatted(x.to(dtype)).requires_grad_()
     switch = Switch()
-    recorder = Recorder(
-        parameters, switch, tangents=tangents, theta=theta, codes=codes, fisher=fisher, frozen=frozen
-    )
+    recorder = Recorder(parameters, switch, tangents=tangents, theta=theta, codes=codes, fisher=fisher, frozen=frozen)
     buffers = {name: b.to(dtype) if b.is_floating_point() else b.clone() for name, b in model.named_buffers()}
-    with evaluation_mode(model), torch.enable_grad(), recorder:
+    with evaluation_mode(model), torch.enable_grad(), within(memory), recorder:
         f = torch.func.functional_call(model, parameters | buffers, (x,))
-    f = _logits(f)
+    f = logits(f)
     ft = recorder.tangents.get(f) if tangents else None
     notes = recorder.notes
     if codes and recorder.patterns:
         used = _reached(f)
-        notes.codes = sum(
-            (K for node, K in recorder.patterns if node in used), torch.zeros(len(x), len(x)).double()
-        )
+        notes.codes = sum((K for node, K in recorder.patterns if node in used), torch.zeros(len(x), len(x)).double())
     return Tape(x, f, ft, parameters, switch, notes)
 
 
@@ -930,10 +899,11 @@ def _formatted(t: Tensor) -> Tensor:
     return out.clone() if out is t or out.data_ptr() == t.data_ptr() else out
 
 
-def _logits(f: Any) -> Tensor:
+def logits(f: Any) -> Tensor:
+    """The output as a matrix (m, n); of several outputs the first."""
     f = f[0] if isinstance(f, tuple | list) else f
     if not isinstance(f, Tensor):
-        raise TypeError(f"the model must return a tensor of logits, not {type(f).__name__}")
+        raise InputError(f"the model must return a tensor of logits, not {type(f).__name__}")
     return f[:, None] if f.ndim == 1 else f.flatten(1)
 
 

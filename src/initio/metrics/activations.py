@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initio.kernels.tape import activation_patterns
+from initio.kernels.passes import activation_patterns
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 CROPS = 1000  # points that `regions` counts patterns on
@@ -42,7 +42,9 @@ def regions(at: Measurement) -> Value:
     if patterns is None:
         raise UndefinedValue("the network has no ReLU, so it has no linear regions")
     count = len(np.unique(patterns, axis=0))
-    flag = f"every one of the {count} {what} has its own pattern: take a thinner network" if count == len(points) else ""
+    flag = (
+        f"every one of the {count} {what} has its own pattern: take a thinner network" if count == len(points) else ""
+    )
     return Value(float(count), flag)
 
 
@@ -52,9 +54,7 @@ def _points(at: Measurement) -> tuple[Tensor, str]:
     rng = np.random.default_rng(at.options.seed)
     rows, columns = (rng.integers(0, side - CROP_SIDE + 1, CROPS) for side in at.x.shape[2:])
     images = rng.integers(0, at.m, CROPS)
-    crops = [
-        at.x[i, :, r : r + CROP_SIDE, c : c + CROP_SIDE] for i, r, c in zip(images, rows, columns, strict=True)
-    ]
+    crops = [at.x[i, :, r : r + CROP_SIDE, c : c + CROP_SIDE] for i, r, c in zip(images, rows, columns, strict=True)]
     return torch.stack(crops), "crops"
 
 

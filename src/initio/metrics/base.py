@@ -248,5 +248,3 @@ class Measurement:
 def needs(*names: str) -> frozenset[str]:
     """A set of needs, spelled out where a metric is defined."""
     return frozenset(names)
-
-

@@ -92,7 +92,9 @@ def _per_sample_dots(at: Measurement, v: Tensor, second: str | None) -> list[flo
     dual = second is not None
     tape = at.tape
     if dual:
-        tape = record(at.model, at.x, dtype=at.dtype, tangents=True, theta=at.theta, frozen=True, memory=at.options.memory)
+        tape = record(
+            at.model, at.x, dtype=at.dtype, tangents=True, theta=at.theta, frozen=True, memory=at.options.memory
+        )
     total = torch.zeros(at.m, dtype=torch.float64)
     waiting: dict[str, list[Tensor]] = {}  # the gradients of parameters that are used more than once
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from initio.kernels.tape import outputs_of_redrawn
+from initio.kernels.passes import outputs_of_redrawn
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 NETWORKS = 8
@@ -22,7 +22,9 @@ def nngp(at: Measurement) -> Value:
     """
     n = at.f.shape[1]
     if at.m < 4 or n < 2:
-        raise UndefinedValue("half a batch must predict the other half: at least four samples and two classes are needed")
+        raise UndefinedValue(
+            "half a batch must predict the other half: at least four samples and two classes are needed"
+        )
     K = monte_carlo_kernel(at)
     if not np.isfinite(K).all() or np.trace(K) <= 0:
         raise UndefinedValue("the outputs of random networks are zero or not finite")
@@ -62,4 +64,3 @@ NNGP = (
            needs("labels", "forward passes"), nngp,
            "The likelihood of held-out labels under the network's own Gaussian process, kernel from 8 random networks."),
 )  # fmt: skip
-

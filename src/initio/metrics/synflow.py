@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from initio.kernels.empirical import is_weight
-from initio.kernels.tape import positive_flow
+from initio.kernels.passes import positive_flow
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 
@@ -18,7 +18,9 @@ def synflow(at: Measurement) -> Value:
     if not math.isfinite(total):
         raise UndefinedValue("the sum exceeds float64")
     if total == 0:
-        raise UndefinedValue("no path of weights leads from input to output, so the logarithm of the flow does not exist")
+        raise UndefinedValue(
+            "no path of weights leads from input to output, so the logarithm of the flow does not exist"
+        )
     return Value(math.log(total))
 
 
@@ -26,4 +28,3 @@ SYNFLOW = (
     Metric("synflow", "log Σ |θ ∘ ∂R/∂θ|", "Tanaka et al. 2020", True, needs("gradients"), synflow,
            "The flow through all paths of absolute weights, batch norm removed; the published score is its exponential."),
 )  # fmt: skip
-

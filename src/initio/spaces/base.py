@@ -152,6 +152,10 @@ class Space(ABC):
         """The categoricals that a gradient-based search weighs."""
         return self.decisions
 
+    def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
+        """The options of `relaxation` that an architecture uses, as (categorical, option)."""
+        return tuple(enumerate(arch.choices))
+
     # --- what follows from the decisions -------------------------------------------------------------------------
 
     def architecture(self, *choices: int) -> Architecture:
@@ -222,7 +226,7 @@ class Space(ABC):
         raise InputError(f"{self.name} has no architecture beside {self.format(arch)}")
 
     def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
-        """The connected architecture with the largest sum of weights, one row for each categorical of `relaxation`.
+        """The connected architecture whose `active` options have the largest sum of weights.
 
         Ties go to the option that comes first. The best choices are tried first, then the next best, so a
         disconnected or invalid optimum gives way to the nearest one that is neither.

@@ -126,7 +126,7 @@ def _custom(
 
 
 def _decision(name: str, values: Sequence[Any]) -> Decision:
-    options = tuple(str(value) for value in values)
+    options = tuple(getattr(value, "__name__", str(value)) for value in values)  # a class goes by its name
     if not options or len(set(options)) != len(options):
         raise InputError(f"choice {name!r} needs different values to choose from, not {list(options)}")
     if wrong := [text for text in (name, *options) if not text or RESERVED & set(text)]:

@@ -115,12 +115,12 @@ class Identity(Dual):
 class Mixture(Dual):
     """σ = Σᵢ wᵢ h_{sᵢ} (odd), or σ = x/2 + x Σᵢ wᵢ h_{sᵢ} (`gated`), where h_s(x) = Φ(sx) − 1/2.
 
-    With A = 1 + s²a, B = 1 + t²b, c = ρ√(ab), D = √(AB − s²t²c²) and H' = st/(2πD):
+    With A = 1 + s²a, B = 1 + t²b, c = ρ√(ab), D² = AB − s²t²c² and H' = st/(2πD):
 
-        H = E[h_s(u) h_t(v)]     = arcsin(stc / √(AB)) / 2π,            dH/dc = H'
-        P = E[u h_s(u) v h_t(v)] = cH + H' (ab − c² + c²/A + c²/B)      (Stein's lemma, applied twice)
+        H = E[h_s(u) h_t(v)]     = arctan(stc / D) / 2π,              dH/dc = H'
+        P = E[u h_s(u) v h_t(v)] = cH + H' (ab − c² + c²/A + c²/B),   dP/dc = H + cH' (1/A + 1/B + 1/D²)
 
-    and the derivative kernels are dH/dc and dP/dc. A gated activation has the moments c/4 + P and 1/4 + dP/dc; the cross
+    (Stein's lemma, applied twice), and the derivatives are the derivative kernels. A gated activation has the moments c/4 + P and 1/4 + dP/dc; the cross
     terms are odd and vanish.
     """
 
@@ -137,31 +137,25 @@ class Mixture(Dual):
 
     def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
         """The double sum of the class; slow (hundreds of arcsines an entry) and good everywhere."""
-        a, b, rho = torch.broadcast_tensors(a, b, rho)
-        shape, same = rho.shape, bool(torch.equal(a, b))
-        a, b, c = a.reshape(-1), b.reshape(-1), (torch.sqrt(a) * torch.sqrt(b) * rho).reshape(-1)
-        blocks = [
-            self._sum(a[i : i + BLOCK], b[i : i + BLOCK], c[i : i + BLOCK], same)
-            for i in range(0, len(c), BLOCK)
-        ]
-        value, slope = (torch.cat(part).reshape(shape) for part in zip(*blocks, strict=True))
+        shape = torch.broadcast_shapes(a.shape, b.shape, rho.shape)
+        a, b, rho = a.expand(shape), b.expand(shape), rho.expand(shape)
+        same = bool(torch.equal(a, b))
+        flat = [tensor.reshape(-1) for tensor in (a, b, rho)]
+        blocks = [self._sum(*(x[i : i + BLOCK] for x in flat), same=same) for i in range(0, rho.numel(), BLOCK)]
+        value, slope = (torch.cat(part).reshape(rho.shape) for part in zip(*blocks, strict=True))
         return value, slope
 
-    def _sum(self, a: Tensor, b: Tensor, c: Tensor, same: bool) -> Moments:
+    def _sum(self, a: Tensor, b: Tensor, rho: Tensor, *, same: bool) -> Moments:
         """The double sum for vectors; with a = b it is symmetric in s and t, so half the terms will do."""
-        w, s = (torch.tensor(x, dtype=c.dtype) for x in (self.weights, self.scales))
-        i, j = (
-            torch.triu_indices(len(s), len(s))
-            if same
-            else torch.cartesian_prod(*2 * [torch.arange(len(s))]).T
-        )
+        w, s = (torch.tensor(x, dtype=rho.dtype) for x in (self.weights, self.scales))
+        i, j = torch.triu_indices(len(s), len(s)) if same else torch.ones(len(s), len(s)).nonzero().T
         weight = w[i] * w[j] * torch.where(i == j, 1.0, 2.0 if same else 1.0)
-        value, slope = (
-            (0.25 * c, torch.full_like(c, 0.25)) if self.gated else (torch.zeros_like(c), torch.zeros_like(c))
-        )
+        value, slope = torch.zeros_like(rho), torch.zeros_like(rho)
+        if self.gated:
+            value, slope = 0.25 * torch.sqrt(a) * torch.sqrt(b) * rho, slope + 0.25
         pair = _gated_pair if self.gated else _odd_pair
-        for part in torch.split(torch.arange(len(i)), max(1, BLOCK // len(c))):
-            V, S = pair(s[i[part], None], s[j[part], None], a, b, c)
+        for part in torch.split(torch.arange(len(i)), max(1, BLOCK // len(rho))):
+            V, S = pair(s[i[part], None], s[j[part], None], a, b, rho)
             value += weight[part] @ V
             slope += weight[part] @ S
         return value, slope
@@ -183,26 +177,25 @@ EQUAL = 1e-13  # variances that agree to this relative difference are treated as
 BLOCK = 16384  # terms of the double sum at a time, so that its temporaries stay in cache
 
 
-def _odd_pair(s: Tensor, t: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Moments:
+def _odd_pair(s: Tensor, t: Tensor, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
     """H and dH/dc of `Mixture`."""
-    AB = (1 + s * s * a) * (1 + t * t * b)
-    stc = s * t * c
-    H = torch.asin(stc / torch.sqrt(AB)) / (2 * math.pi)
-    return H, s * t / (2 * math.pi) / torch.sqrt(AB - stc * stc)
+    x, y = s * s * a, t * t * b
+    stc = torch.sqrt(x) * torch.sqrt(y) * rho
+    D = torch.sqrt(1 + x + y + x * y * ((1 - rho) * (1 + rho)))
+    return torch.atan2(stc, D) / (2 * math.pi), s * t / (2 * math.pi * D)
 
 
-def _gated_pair(s: Tensor, t: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Moments:
+def _gated_pair(s: Tensor, t: Tensor, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
     """P and dP/dc of `Mixture`."""
-    A, B = 1 + s * s * a, 1 + t * t * b
-    stc = s * t * c
-    D2 = A * B - stc * stc
-    H = torch.asin(stc / torch.sqrt(A * B)) / (2 * math.pi)
-    dH = s * t / (2 * math.pi) / torch.sqrt(D2)
-    inverse = 1 / A + 1 / B
-    bracket = a * b + c * c * (inverse - 1)
-    # d²H/dc² = dH · s²t²c / D²
-    slope = H + c * dH + dH * (s * t * stc / D2 * bracket + 2 * c * (inverse - 1))
-    return c * H + dH * bracket, slope
+    x, y = s * s * a, t * t * b
+    sine2, c = (1 - rho) * (1 + rho), torch.sqrt(a) * torch.sqrt(b) * rho
+    D2 = 1 + x + y + x * y * sine2
+    D = torch.sqrt(D2)
+    H = torch.atan2(s * t * c, D) / (2 * math.pi)
+    dH = s * t / (2 * math.pi * D)
+    inverse = 1 / (1 + x) + 1 / (1 + y)
+    value = c * H + dH * (a * b * sine2 + c * c * inverse)
+    return value, H + c * dH * (inverse + 1 / D2)
 
 
 STEP = 0.12  # of the trapezoidal rule in log κ: the relative error of sigmoid − 1/2 is below 2e-15
@@ -228,9 +221,9 @@ def logistic_scales() -> tuple[tuple[float, ...], tuple[float, ...]]:
 def _kolmogorov(k: float) -> float:
     """The density of Kolmogorov's law; below 1 by the transformed series, which has no cancellation there."""
     if k >= 1.0:
-        return 8 * k * sum((-1) ** (n + 1) * n * n * math.exp(-2 * n * n * k * k) for n in range(1, 12))
+        return 8 * k * math.fsum((-1.0) ** (n + 1) * n * n * math.exp(-2 * n * n * k * k) for n in range(1, 12))
     terms = ((2 * n - 1) ** 2 * math.pi**2 / (4 * k * k) for n in range(1, 12))
-    return math.sqrt(2 * math.pi) / (k * k) * sum((z - 1) * math.exp(-z / 2) for z in terms)
+    return math.sqrt(2 * math.pi) / (k * k) * math.fsum((z - 1) * math.exp(-z / 2) for z in terms)
 
 
 def _sigmoid_half() -> Mixture:

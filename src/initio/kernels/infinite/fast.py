@@ -2,7 +2,7 @@
 
 **Table**, when all variances are equal, as for inputs on a sphere: the dual is then a function of ρ alone. It is even or
 odd in ρ and analytic in t = arsinh(arccos|ρ| / δ) in a strip of half-width π/2 around the real axis, with δ the distance
-of the nearest singularity of the arcsines. Cells of width 1/8 with polynomials of degree 8 leave an error near 1e-15.
+of the nearest singularity of the arcsines. Cells of width 1/4 with polynomials of degree 10 leave an error near 1e-15.
 
 **Hermite series**, when variances differ: the n-th term is f_n(a) f_n(b) ρ^pₙ, an outer product. By Cauchy-Schwarz, what
 is cut off is at most the geometric mean of the two diagonal tails, which are known exactly; the series is used only if
@@ -20,7 +20,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from initio.kernels.infinite.duals import Mixture, Moments, Pairs
 
-WIDTH, DEGREE = 0.125, 8  # of a cell of the table and of its polynomial
+WIDTH, DEGREE = 0.25, 10  # of a cell of the table and of its polynomial
 TAIL, TERMS = (
     1e-13,
     256,
@@ -45,9 +45,7 @@ def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor, gain: float 
         value, slope = _horner(dual.gated, f[:, rows], g[:, columns], rho)
         root = root_rows[rows, None] * root_columns[None, columns]
         slope /= root.clamp_min(TINY)
-        return (
-            (value.addcmul_(root, rho, value=quarter), slope.add_(quarter)) if dual.gated else (value, slope)
-        )
+        return (value.addcmul_(root, rho, value=quarter), slope.add_(quarter)) if dual.gated else (value, slope)
 
     return pairs
 
@@ -104,7 +102,8 @@ def terms_needed(dual: Mixture, q: Tensor) -> int | None:
 
 def table_pairs(dual: Mixture, q: Tensor, gain: float = 1.0) -> Pairs:
     """Blocks of `gain` times the moments for one common variance q, interpolated."""
-    delta = min(1.0, math.acosh(1 + 1 / max(float(q) * max(dual.scales) ** 2, TINY)))
+    delta = math.acosh(1 + 1 / max(float(q) * max(dual.scales) ** 2, TINY))
+    delta = min(max(delta, 1e-8), 1.0)  # below 1e-8 lies what a float64 correlation cannot resolve
     cells = math.ceil(math.asinh(math.pi / 2 / delta) / WIDTH + 1e-9)
     value_table, slope_table = (gain * table for table in _coefficients(dual, q, delta, cells))
     quarter = 0.25 * gain
@@ -114,9 +113,7 @@ def table_pairs(dual: Mixture, q: Tensor, gain: float = 1.0) -> Pairs:
         t = torch.log((theta + torch.sqrt(theta * theta + delta * delta)).mul_(1 / delta)).mul_(1 / WIDTH)
         cell = t.to(torch.int64).clamp_(0, cells - 1).reshape(-1)
         x = t.reshape(-1).sub_(cell).mul_(2).sub_(1)
-        value, slope = (
-            _polynomial(table, cell, x).reshape(rho.shape) for table in (value_table, slope_table)
-        )
+        value, slope = (_polynomial(table, cell, x).reshape(rho.shape) for table in (value_table, slope_table))
         sign = torch.sign(rho)
         if dual.gated:
             return value.add_(rho, alpha=quarter * float(q)), slope.mul_(sign).add_(quarter)

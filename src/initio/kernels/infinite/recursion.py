@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 Form = Literal["exact", "printed"]
 GAIN = 2.0  # the lemma's factor: the variance of a weight times the width
 TILE = 32768  # entries of a block: its few temporaries stay in a core's cache
-SNAP = (
-    1 + 8 * torch.finfo(torch.float64).eps
-)  # correlations this close to ±1 are ±1: rounding, not information
+SNAP = 1 + 8 * torch.finfo(torch.float64).eps  # correlations this close to ±1 are ±1: rounding, not information
 SMALLEST = 1e-290  # variances below have lost digits
 
 
@@ -105,8 +103,8 @@ def ntk(
 
     >>> x = torch.eye(2, dtype=torch.float64)
     >>> ntk(x, ["relu", "relu"]).ntk
-    tensor([[3.0000, 0.9716],
-            [0.9716, 3.0000]], dtype=torch.float64)
+    tensor([[3.0000, 0.6857],
+            [0.6857, 3.0000]], dtype=torch.float64)
     """
     names, alphas = check_architecture(activations, skips, form)
     duals = [dual(name, eta) for name in names]
@@ -148,9 +146,7 @@ def check_architecture(
         raise InputError("a network needs at least one activation")
     alphas = (0,) * (len(names) - 1) if skips is None else tuple(int(alpha) for alpha in skips)
     if len(alphas) != len(names) - 1 or not set(alphas) <= {0, 1}:
-        raise InputError(
-            f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}"
-        )
+        raise InputError(f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}")
     if form not in ("exact", "printed"):
         raise InputError(f"form must be 'exact' or 'printed', not {form!r}")
     return names, tuple(bool(alpha) for alpha in alphas)
@@ -200,9 +196,7 @@ def advance(before: Diagonal, sigma: Dual, s: Tensor, skip: bool, form: Form, nu
             A = A + 2 * GAIN * s * before.m
     after = Diagonal(A, A if form == "exact" else F, S, s + before.m if skip else s)
     if not bool(torch.isfinite(A + S).all()):
-        raise InputError(
-            f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips"
-        )
+        raise InputError(f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips")
     if bool(((A < SMALLEST) & (before.A > 0)).any()):
         raise InputError(f"the kernel is too small for float64 behind layer {number}: use fewer layers")
     return after
@@ -252,9 +246,7 @@ def _identical(c: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def _inputs(x: Tensor | np.ndarray, name: str) -> Tensor:
     tensor = torch.as_tensor(x).detach().to(torch.float64)
     if tensor.ndim < 2 or 0 in tensor.shape:
-        raise InputError(
-            f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}"
-        )
+        raise InputError(f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}")
     if not bool(torch.isfinite(tensor).all()):
         where = int((~torch.isfinite(tensor.reshape(len(tensor), -1)).all(1)).nonzero()[0])
         raise InputError(f"input {where} of {name} is not finite")

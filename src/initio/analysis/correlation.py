@@ -1,0 +1,174 @@
+"""How well scores rank architectures: Spearman, Kendall, top-k regret, nDCG.
+
+All take plain arrays without NaN; infinities are ordinary, largest or smallest, values. Ties are never broken by the
+order of the input: ranks are averaged, and what depends on a choice among equals is its expectation over all choices.
+A number that does not exist (a constant score has no rank correlation) is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from initio.errors import InputError
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a score and a target agree on the architectures that have both."""
+
+    spearman: float | None
+    kendall: float | None
+    regret: float | None  # of the best target among the score's top k, in the target's units
+    ndcg: float | None  # of the score's top k
+    used: int  # architectures with a score and a target
+    undefined: int = 0  # architectures with a target but no score
+
+
+def agreement(
+    score: np.ndarray, target: np.ndarray, *, higher_is_better: bool = True, k: int = 10
+) -> Agreement:
+    """Everything at once; `score` and `target` may hold NaN where there is no value, which is left out and counted.
+
+    >>> agreement(np.array([3.0, 1.0, 2.0, np.nan]), np.array([94.0, 90.0, 91.0, 89.0]), k=1)
+    Agreement(spearman=1.0, kendall=1.0, regret=0.0, ndcg=1.0, used=3, undefined=1)
+    """
+    score, target = _pair(score, target, allow_nan=True)
+    known = ~np.isnan(target)
+    both = known & ~np.isnan(score)
+    s, t = score[both], target[both]
+    return Agreement(
+        spearman=spearman(s, t),
+        kendall=kendall(s, t),
+        regret=top_k_regret(s if higher_is_better else -s, t, k),
+        ndcg=ndcg(s if higher_is_better else -s, t, k),
+        used=int(both.sum()),
+        undefined=int((known & ~both).sum()),
+    )
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float | None:
+    """ρ = the Pearson correlation of the ranks; None if fewer than two values, or one side constant.
+
+    >>> spearman(np.array([1.0, 2.0, np.inf]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    a, b = _pair(a, b)
+    return None if len(a) < 2 else _pearson(ranks(a), ranks(b))
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """1 for the smallest; equal values share the mean of their ranks.
+
+    >>> ranks(np.array([5.0, 1.0, 5.0])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    mean: np.ndarray = (last - (count - 1) / 2)[place]
+    return mean
+
+
+def _pearson(a: np.ndarray, b: np.ndarray) -> float | None:
+    a, b = a - a.mean(), b - b.mean()
+    norm = math.sqrt(float(a @ a) * float(b @ b))
+    if norm == 0:
+        return None
+    return min(1.0, max(-1.0, float(a @ b) / norm))
+
+
+def kendall(a: np.ndarray, b: np.ndarray) -> float | None:
+    """τ_b = (C − D) / √((P − P_a)(P − P_b)): concordant minus discordant pairs, P_a and P_b the tied ones.
+
+    >>> kendall(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))
+    0.333...
+    """
+    from scipy.stats import kendalltau
+
+    a, b = _pair(a, b)
+    if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
+        return None
+    return float(kendalltau(ranks(a), ranks(b), variant="b").statistic)  # ranks: infinities are no numbers there
+
+
+def top_k_regret(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
+    """max target − E[max target among the k of largest score], over all choices among equal scores at the border.
+
+    >>> top_k_regret(np.array([1.0, 1.0, 0.0]), np.array([90.0, 94.0, 95.0]), k=1)
+    3.0
+    """
+    score, target = _pair(score, target)
+    k = _checked(k, len(score))
+    if k == 0:
+        return None
+    border = -np.partition(-score, k - 1)[k - 1]
+    certain = target[score > border]
+    tied = np.sort(target[score == border])[::-1]
+    return float(target.max()) - _expected_best(certain, tied, k - len(certain))
+
+
+def _expected_best(certain: np.ndarray, tied: np.ndarray, drawn: int) -> float:
+    """E max of `certain` and of `drawn` ones among `tied` (descending), drawn without replacement."""
+    floor = float(certain.max()) if len(certain) else -math.inf
+    n = len(tied)
+    total, none_so_far = 0.0, 1.0  # the probability that none of the first j is drawn
+    for j, value in enumerate(tied.tolist()):
+        if value <= floor or none_so_far == 0:
+            break
+        next_none = none_so_far * max(0, n - j - drawn) / (n - j)
+        total += (none_so_far - next_none) * value
+        none_so_far = next_none
+    return total + none_so_far * floor if none_so_far > 0 else total
+
+
+def ndcg(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
+    """DCG of the score's order over DCG of the best order, DCG = Σ_{r=1..k} gain_r / log2(r + 1).
+
+    The gain is the target scaled to [0, 1] over the pool, so the worst architecture gains nothing. Equal scores share
+    the mean of their gains, which is the expectation over their orders. None for a constant target.
+
+    >>> ndcg(np.array([2.0, 1.0]), np.array([90.0, 94.0]), k=2)
+    0.630...
+    """
+    score, target = _pair(score, target)
+    k = _checked(k, len(score))
+    low, high = (float(target.min()), float(target.max())) if k else (0.0, 0.0)
+    if low == high:
+        return None
+    gain = (target - low) / (high - low)
+    discount = np.zeros(len(gain))
+    discount[:k] = 1 / np.log2(np.arange(k) + 2)
+    _, place, count = np.unique(-score, return_inverse=True, return_counts=True)
+    mean_gain = np.bincount(place, gain) / count
+    end = np.cumsum(count)
+    group_discount = np.add.reduceat(discount, end - count)
+    return float(mean_gain @ group_discount) / float(np.sort(gain)[::-1] @ discount)
+
+
+def correlations(scores: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float | None]:
+    """Spearman between every two scores, on the architectures where both exist (NaN: it does not)."""
+    names = list(scores)
+    out: dict[tuple[str, str], float | None] = {}
+    for i, a in enumerate(names):
+        for b in names[: i + 1]:
+            both = ~np.isnan(scores[a]) & ~np.isnan(scores[b])
+            out[a, b] = out[b, a] = spearman(scores[a][both], scores[b][both])
+    return out
+
+
+def _checked(k: int, n: int) -> int:
+    if k < 1:
+        raise InputError(f"top-k needs k of at least 1, not {k}")
+    return min(k, n)
+
+
+def _pair(a: np.ndarray, b: np.ndarray, allow_nan: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.shape != b.shape or a.ndim != 1:
+        raise InputError(f"two lists of the same length are needed, not shapes {a.shape} and {b.shape}")
+    if not allow_nan and (np.isnan(a).any() or np.isnan(b).any()):
+        raise InputError("a rank correlation of NaN does not exist: leave undefined values out")
+    return a, b

@@ -1,0 +1,125 @@
+"""The generalisation bounds of HNAS (Shu et al. 2022), Corollaries 1 and 2, as scores: smaller is better.
+
+M is any gradient metric and κ the condition number of the kernel, one value for each architecture of a pool:
+
+| bound            | score                     | paper                              |
+|------------------|---------------------------|------------------------------------|
+| `realisable`     | 1/M                       | Corollary 1                        |
+| `trade_off`      | 1/M + μ F(M² − ν)         | Table 6, "realizable + trade-off"  |
+| `kappa`          | κ/M                       | Table 6, "realizable + κ"          |
+| `non_realisable` | κ/M + μ F(M² − ν)         | Corollary 2, the objective (7)     |
+
+with F(x) = x^{2t}; t = 1 by default, t = 1/2 gives |x| as in the authors' code.
+
+The paper's μ and ν have the units of M, so the authors set a scale by hand for every space and metric. Here ν is a
+quantile of the pool's M², and μ = 10^s · median(first term) / median F(M² − ν): for s = 0 both terms weigh the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from initio.errors import InputError
+
+Bound = Literal["realisable", "trade_off", "kappa", "non_realisable"]
+BOUNDS: tuple[Bound, ...] = ("realisable", "trade_off", "kappa", "non_realisable")
+
+NU_GRID = tuple(i / 20 for i in range(21))
+S_GRID = tuple(i / 2 - 4 for i in range(17))  # -4 to 4
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The free parameters of Corollary 2, without units.
+
+    Args:
+        nu: which quantile of the pool's M² is ν, in [0, 1].
+        s: log10 of the weight of the second term beside the first; the paper's BO searches it too.
+        t: F(x) = x^{2t}.
+    """
+
+    nu: float = 0.5
+    s: float = 0.0
+    t: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nu <= 1:
+            raise InputError(f"nu is a quantile between 0 and 1, not {self.nu}")
+        if self.t <= 0:
+            raise InputError(f"t must be positive, not {self.t}")
+
+
+def bound(
+    kind: Bound, M: np.ndarray, kappa: np.ndarray | None = None, trade_off: TradeOff | None = None
+) -> np.ndarray:
+    """The bound of every architecture, NaN where it does not exist.
+
+    It does not exist where M or κ is NaN. M = 0 (no gradient at all) and κ = ∞ (a singular kernel) give ∞, the worst
+    value; a negative M, as GraSP can have, gives NaN, since the corollaries are about norms.
+
+    >>> bound("kappa", np.array([2.0, 4.0, 0.0]), np.array([10.0, 10.0, 3.0])).tolist()
+    [5.0, 2.5, inf]
+    """
+    if kind not in BOUNDS:
+        raise InputError(f"there is no bound {kind!r}: choose one of {', '.join(BOUNDS)}")
+    M = np.asarray(M, dtype=np.float64)
+    first = _first_term(kind, M, kappa)
+    return first + _second_term(M, first, trade_off or TradeOff()) if _trades(kind) else first
+
+
+def _trades(kind: Bound) -> bool:
+    return kind in ("trade_off", "non_realisable")
+
+
+def _first_term(kind: Bound, M: np.ndarray, kappa: np.ndarray | None) -> np.ndarray:
+    """1/M or κ/M."""
+    numerator = np.ones_like(M)
+    if kind in ("kappa", "non_realisable"):
+        if kappa is None or np.shape(kappa) != M.shape:
+            raise InputError(f"the bound {kind!r} needs a κ for each M")
+        numerator = np.asarray(kappa, dtype=np.float64)
+    defined = (M >= 0) & ~np.isnan(numerator)
+    worst = (M == 0) | np.isinf(numerator)
+    out = np.full_like(M, np.nan)
+    out[defined & worst] = np.inf
+    usable = defined & ~worst
+    out[usable] = numerator[usable] / M[usable]
+    return out
+
+
+def _second_term(M: np.ndarray, first: np.ndarray, by: TradeOff) -> np.ndarray:
+    """μ F(M² − ν) with μ and ν from the pool's own values."""
+    usable = np.isfinite(first) & np.isfinite(M)
+    if not usable.any():
+        return np.zeros_like(M)
+    square = M[usable] ** 2
+    F = np.abs(square - np.quantile(square, by.nu)) ** (2 * by.t)
+    size = float(np.median(F))
+    mu = 10**by.s * float(np.median(first[usable])) / size if size > 0 else 0.0
+    out = np.zeros_like(M)
+    out[usable] = mu * F
+    return out
+
+
+def best_trade_off(
+    kind: Bound,
+    M: np.ndarray,
+    kappa: np.ndarray | None,
+    quality: Callable[[np.ndarray], float],
+    *,
+    t: float = 1.0,
+    nus: Iterable[float] = NU_GRID,
+    ss: Iterable[float] = S_GRID,
+) -> TradeOff:
+    """The (ν, s) of a grid whose bound has the largest `quality`; the first one among equals.
+
+    The paper lets Bayesian optimisation choose them by the very target it then reports (section 6.2); a grid does the
+    same without luck. Give a validation accuracy as the quality if the number is to be honest.
+    """
+    options = [TradeOff(nu, s, t) for nu, s in product(nus, ss)] if _trades(kind) else [TradeOff(t=t)]
+    return max(options, key=lambda option: quality(bound(kind, M, kappa, option)))

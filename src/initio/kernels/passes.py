@@ -1,0 +1,109 @@
+"""Forward passes for metrics that need no tape: the flow of absolute weights, activation patterns, redrawn networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from initio.kernels.tape import evaluation_mode, logits
+
+_BATCH_NORMS = {F.batch_norm}
+_RELUS = {F.relu, torch.relu, torch.Tensor.relu, torch.relu_, F.leaky_relu, F.relu6}
+
+
+class _Statistics(TorchFunctionMode):
+    """Batch norm with the statistics of the batch; running statistics are neither read nor written."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _BATCH_NORMS:
+            return _batch_norm(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+class _Patterns(_Statistics):
+    """Collects the signs of every ReLU's input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signs: list[np.ndarray] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _RELUS:
+            signs = (args[0] > 0).reshape(len(args[0]), -1)
+            self.signs.append(np.packbits(signs.numpy(), axis=1))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+class _WithoutNorm(TorchFunctionMode):
+    """Batch norm is the identity."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _BATCH_NORMS:
+            return args[0] if args else kwargs["input"]
+        return func(*args, **kwargs)
+
+
+def _batch_norm(
+    input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    if input.numel() == input.shape[1]:  # one value a channel: its own mean
+        return torch.zeros_like(input) if bias is None else bias.expand_as(input.movedim(1, -1)).movedim(-1, 1)
+    return F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
+
+
+def _run(model: nn.Module, values: dict[str, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
+    with evaluation_mode(model), mode:
+        return logits(torch.func.functional_call(model, values, (x,)))
+
+
+def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict[str, Tensor], dict[str, Tensor]]:
+    """R = Σ f(1) with |θ| for θ and without batch norm, its gradient, and |θ|: all in float64."""
+    parameters = {n: p.detach().double().abs().requires_grad_() for n, p in model.named_parameters()}
+    buffers = {n: b.double().abs() if b.is_floating_point() else b.clone() for n, b in model.named_buffers()}
+    ones = torch.ones(1, *shape, dtype=torch.float64)
+    with torch.enable_grad():
+        R = _run(model, parameters | buffers, ones, _WithoutNorm()).sum()
+    if not R.requires_grad:
+        return float(R), {}, parameters
+    gradients = torch.autograd.grad(R, list(parameters.values()), allow_unused=True)
+    found = {n: g for n, g in zip(parameters, gradients, strict=True) if g is not None}
+    return float(R.detach()), found, {n: p.detach() for n, p in parameters.items()}
+
+
+@torch.no_grad()
+def activation_patterns(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float32) -> np.ndarray | None:
+    """The signs of all ReLU inputs, packed in bytes: one row for each input, or None without ReLUs."""
+    mode = _Patterns()
+    _run(model, _values(model, dtype), x.to(dtype), mode)
+    return np.concatenate(mode.signs, axis=1) if mode.signs else None
+
+
+@torch.no_grad()
+def outputs_of_redrawn(
+    model: nn.Module, x: Tensor, networks: int, seed: int, dtype: torch.dtype = torch.float32
+) -> Iterator[Tensor]:
+    """Outputs of the model with its weights drawn again, N(0, variance of each weight tensor)."""
+    generator = torch.Generator().manual_seed(seed)
+    values = _values(model, dtype)
+    names = [n for n, p in model.named_parameters() if p.ndim >= 2]
+    deviation = {n: float(values[n].double().pow(2).mean().sqrt()) for n in names}
+    x = x.to(dtype)
+    if x.ndim == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for _ in range(networks):
+        drawn = {n: torch.randn(values[n].shape, generator=generator, dtype=dtype) * deviation[n] for n in names}
+        yield _run(model, values | drawn, x, _Statistics())
+
+
+def _values(model: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {n: t.detach().to(dtype) if t.is_floating_point() else t.clone() for n, t in named}

@@ -1,0 +1,96 @@
+"""Keeps the activations that a backward pass needs within a memory budget: what does not fit waits on disk."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+RECENT = 8  # tensors that are saved by several functions one after the other are written once
+MARGIN = 0.25  # of the budget, for what is computed at the moment
+
+
+@dataclass(frozen=True)
+class _OnDisk:
+    start: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Spill:
+    """Saved tensors stay in memory until `budget` bytes are reached; the rest goes to a temporary file."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget, self.held = budget, 0
+        self.file: IO[bytes] | None = None
+        self.recent: OrderedDict[tuple[Any, ...], tuple[Tensor, Tensor | _OnDisk]] = OrderedDict()
+
+    def pack(self, t: Tensor) -> Tensor | _OnDisk:
+        """Called by autograd when it saves a tensor."""
+        if t.requires_grad and t.is_leaf:
+            return t  # parameters are in memory anyway
+        key = (t.data_ptr(), t.shape, t.stride(), t._version, t.dtype)
+        if key in self.recent:
+            return self.recent[key][1]
+        packed = self._pack(t.detach())
+        self.recent[key] = (t.detach(), packed)  # holding the tensor keeps its address its own
+        if len(self.recent) > RECENT:
+            self.recent.popitem(last=False)
+        return packed
+
+    def _pack(self, t: Tensor) -> Tensor | _OnDisk:
+        size = t.numel() * t.element_size()
+        span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+        if self.held + size <= self.budget or size < 1 << 16 or span != t.numel():
+            self.held += size
+            return t
+        if self.file is None:
+            self.file = tempfile.TemporaryFile(prefix="initio-")
+        start = self.file.seek(0, 2)
+        flat = torch.as_strided(t, (t.numel(),), (1,), t.storage_offset())
+        self.file.write(memoryview(flat.numpy()).cast("B"))
+        return _OnDisk(start, tuple(t.shape), t.stride(), t.dtype)
+
+    def unpack(self, packed: Tensor | _OnDisk) -> Tensor:
+        """Called by autograd when it needs the tensor again."""
+        if isinstance(packed, Tensor):
+            return packed
+        assert self.file is not None
+        flat = torch.empty(math.prod(packed.shape), dtype=packed.dtype)
+        self.file.seek(packed.start)
+        view = memoryview(flat.numpy()).cast("B")
+        if self.file.readinto(view) != len(view):  # type: ignore[attr-defined]
+            raise RuntimeError("a temporary file of saved activations was cut short")
+        return torch.as_strided(flat, packed.shape, packed.stride)
+
+
+@contextmanager
+def within(memory: int | None) -> Iterator[None]:
+    """Saved tensors of the graphs recorded inside stay within a process size of `memory` bytes, if possible."""
+    if memory is None:
+        yield
+        return
+    spill = Spill(max(0, int(memory * (1 - MARGIN)) - resident()))
+    with torch.autograd.graph.saved_tensors_hooks(spill.pack, spill.unpack):
+        yield
+    spill.recent.clear()
+
+
+def resident() -> int:
+    """Bytes of memory that the process has now; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    import resource
+
+    return pages * resource.getpagesize()

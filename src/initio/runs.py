@@ -1,0 +1,142 @@
+"""A run folder: what a search was asked, each of its steps as it happened, and what it chose.
+
+| file           | what                                                                                |
+|----------------|-------------------------------------------------------------------------------------|
+| `run.json`     | method, space, seed and settings, written first: enough to run the search again     |
+| `trace.jsonl`  | one line a step, written and flushed to disk as it happens; survives kill −9        |
+| `result.json`  | the `SearchResult`, written last                                                    |
+| `cell.svg/png` | the chosen architecture                                                             |
+| `architecture.txt` | the same in its space's own notation                                            |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from initio.errors import InputError
+from initio.files import write_text
+from initio.records import Architecture, SearchResult, Settings, from_json, settings, to_json
+from initio.spaces import get_space
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder that a search writes to, one step at a time."""
+
+    folder: Path
+
+    @property
+    def plan_path(self) -> Path:
+        """What was asked."""
+        return self.folder / "run.json"
+
+    @property
+    def trace_path(self) -> Path:
+        """What happened."""
+        return self.folder / "trace.jsonl"
+
+    @property
+    def result_path(self) -> Path:
+        """What was chosen."""
+        return self.folder / "result.json"
+
+    @classmethod
+    def start(cls, folder: Path, plan: SearchResult) -> Run:
+        """A new run; `plan` is a result that has chosen nothing yet. An existing run is never overwritten."""
+        run = cls(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(
+                f"{str(folder)!r} is not empty: give another --out, or go on with it by --resume {str(folder)!r}"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(run.plan_path, to_json(plan, indent=2) + "\n")
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """An existing run."""
+        run = cls(folder)
+        if not run.plan_path.is_file():
+            raise InputError(f"{str(folder)!r} is not a run: it has no run.json")
+        return run
+
+    def plan(self) -> SearchResult:
+        """What was asked, as `start` wrote it."""
+        return from_json(SearchResult, self.plan_path.read_text(encoding="utf-8"), where=str(self.plan_path))
+
+    def rows(self) -> list[Settings]:
+        """The steps so far; a last line that a crash left half-written is cut off."""
+        if not self.trace_path.is_file():
+            return []
+        content = self.trace_path.read_bytes()
+        whole, _, torn = content.rpartition(b"\n")
+        if torn:
+            with self.trace_path.open("r+b") as file:
+                file.truncate(len(content) - len(torn))
+        return [self._row(number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+
+    def _row(self, number: int, line: bytes) -> Settings:
+        try:
+            row = json.loads(line)
+            return settings(**row)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"line {number} of {str(self.trace_path)!r} is damaged: {error}") from None
+
+    def append(self, row: Settings) -> None:
+        """Adds a step; it is on disk when this returns."""
+        with self.trace_path.open("ab") as file:
+            file.write(json.dumps(dict(row), allow_nan=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def finish(self, result: SearchResult) -> None:
+        """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there."""
+        from initio.report import save_picture
+
+        arch = result.chosen[0]
+        space = get_space(arch.space)
+        write_text(self.folder / "architecture.txt", space.format(arch) + "\n")
+        for suffix in ("svg", "png"):
+            save_picture(space.cells(arch), self.folder / f"cell.{suffix}")
+        write_text(self.result_path, to_json(result, indent=2) + "\n")
+
+    def result(self) -> SearchResult:
+        """What was chosen; an unfinished run says how to finish it."""
+        if not self.result_path.is_file():
+            raise InputError(
+                f"the run {str(self.folder)!r} is not finished: go on with `initio search --resume {self.folder}`"
+            )
+        return from_json(SearchResult, self.result_path.read_text(encoding="utf-8"), where=str(self.result_path))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A finished run in Python: `initio.load("runs/nb201-0").build(classes=10)`."""
+
+    result: SearchResult
+
+    @property
+    def architecture(self) -> Architecture:
+        """The first choice."""
+        return self.result.chosen[0]
+
+    def __str__(self) -> str:
+        return get_space(self.architecture.space).format(self.architecture)
+
+    def build(self, *, seed: int = 0, **options: Any) -> nn.Module:
+        """The chosen network as a plain PyTorch module; the options are those of `NetworkSettings`."""
+        from initio.api import build
+
+        return build(self.architecture, seed=seed, **options)
+
+
+def load(folder: str | Path) -> Loaded:
+    """Opens a finished run."""
+    return Loaded(Run.open(Path(folder)).result())

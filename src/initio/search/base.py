@@ -1,0 +1,96 @@
+"""What every search shares: the problem, the limits, and how it speaks while it works."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from random import Random
+from typing import ClassVar, Literal, Protocol
+
+from initio.data import Data
+from initio.errors import InputError
+from initio.records import Architecture, Batch, Scalar, SearchResult, Settings, settings
+from initio.spaces import GraphSpace, NetworkSettings
+
+OnRow = Callable[[Settings], None]
+FEASIBLE_DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Upper limits on the network that will be trained: the space's published size, dead operations included."""
+
+    max_params: int | None = None
+    max_flops: int | None = None
+
+    def allow(self, space: GraphSpace, arch: Architecture, network: NetworkSettings) -> bool:
+        """Whether the architecture keeps all limits."""
+        if self.max_params is None and self.max_flops is None:
+            return True
+        from initio.networks import count
+
+        cost = count(space.network(arch, network), network)
+        return (self.max_params is None or cost.parameters <= self.max_params) and (
+            self.max_flops is None or cost.flops <= self.max_flops
+        )
+
+    def __str__(self) -> str:
+        parts = [(self.max_params, "parameters"), (self.max_flops, "FLOPs")]
+        return " and ".join(f"at most {limit:,} {what}" for limit, what in parts if limit is not None)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What to search in and on: a space, data (or noise), the network that scores, the network that is wanted."""
+
+    space: GraphSpace
+    data: Data
+    network: NetworkSettings  # the small one, for scoring
+    target: NetworkSettings = field(default_factory=lambda: NetworkSettings(prune=False))  # for the limits
+    batch_size: int = 64
+    labels: Literal["true", "random"] = "true"
+    limits: Limits = field(default_factory=Limits)
+
+    def batch(self, seed: int) -> Batch:
+        """One seeded batch."""
+        return self.data.batch(self.batch_size, seed, labels=self.labels)
+
+    def accepts(self, arch: Architecture) -> bool:
+        """Connected, and within the limits."""
+        return self.space.connected(arch) and self.limits.allow(self.space, arch, self.target)
+
+    def draw(self, rng: Random) -> Architecture:
+        """A random architecture that is accepted."""
+        for _ in range(FEASIBLE_DRAWS):
+            if self.accepts(arch := self.space.sample(rng)):
+                return arch
+        raise InputError(
+            f"none of {FEASIBLE_DRAWS:,} random architectures of {self.space.name} has {self.limits}: raise the limit"
+        )
+
+
+class Search(Protocol):
+    """A frozen dataclass whose fields are its settings.
+
+    `run` is a pure function of (problem, seed): each row of the trace depends on the seed and the rows before it, so a
+    search that gets the rows of an interrupted run goes on where that one stopped, to the same answer.
+    """
+
+    name: ClassVar[str]
+
+    def run(
+        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
+    ) -> SearchResult:
+        """Searches; `on_row` hears of each new row of the trace."""
+
+
+def versions() -> Settings:
+    """What a result depends on beside its seed."""
+    return settings(initio=version("initio"), torch=version("torch"), python=platform.python_version())
+
+
+def get(row: Settings, name: str) -> Scalar:
+    """The named value of a row."""
+    return dict(row)[name]

@@ -1,0 +1,209 @@
+"""NASI (Shu et al., "NASI: label- and data-agnostic neural architecture search at initialization", 2022).
+
+The goal is the architecture with the largest R(A) = T(A) − μ max(0, T(A) − ν), where T(A) = ‖b⁻¹ Σ ∇ℓ‖², the mini-batch
+approximation of the trace norm of the neural tangent kernel at initialisation [NASI 11, 13].
+
+Algorithm 1 estimates ∇_α E[R] with one relaxed architecture a step. T is heavy-tailed, so a few steps decide. The
+default estimator here asks the same question of whole architectures: it measures T on n random ones and fits
+
+    r(A) = c + Σ_(k, o active in A) w_ko,    r = log min(T, ν) for μ = 1,
+
+by ridge regression. The slopes w are the gradient of E[r] with respect to the probabilities of the options at the
+uniform distribution, what Algorithm 1's one step from α₀ = 0 follows; the logarithm tames the tail. The most probable
+architecture under α* = w is then that with the largest predicted r.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import ClassVar
+
+import numpy as np
+
+from initio.errors import InputError
+from initio.records import Architecture, Cost, SearchResult, Settings, settings
+from initio.search.base import OnRow, Problem, get, versions
+
+
+@dataclass(frozen=True)
+class Nasi:
+    """NASI with the regression estimator.
+
+    Args:
+        steps: how many random architectures are measured.
+        mu: weight of the penalty on T above ν.
+        nu: the quantile of the measured T that serves as ν.
+        ridge: strength of the regression's prior, in units of one observation an option.
+    """
+
+    steps: int = 120
+    mu: float = 1.0
+    nu: float = 0.9
+    ridge: float = 1.0
+
+    name: ClassVar[str] = "nasi"
+
+    def __post_init__(self) -> None:
+        if self.steps < 2:
+            raise InputError(f"steps must be at least 2, not {self.steps}")
+        if not 0 < self.nu <= 1:
+            raise InputError(f"nu must be a quantile in (0, 1], not {self.nu}")
+        if self.mu < 0 or self.ridge <= 0:
+            raise InputError("mu must not be negative and ridge must be positive")
+
+    def run(
+        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
+    ) -> SearchResult:
+        """Measures, fits, and takes the best architecture within the limits."""
+        start, done = time.perf_counter(), list(rows)
+        for step in range(len(done), self.steps):
+            row = self._measure(problem, seed, step)
+            done.append(row)
+            if on_row:
+                on_row(row)
+        archs = [Architecture(problem.space.name, _choices(row)) for row in done]
+        fit = self.fit(problem, archs, [_trace(row) for row in done])
+        chosen = fit.best(problem, archs, seed)
+        return SearchResult(
+            method=self.name,
+            space=problem.space.name,
+            seed=seed,
+            chosen=(chosen,),
+            settings=settings(**asdict(self)),
+            trace=tuple(done),
+            cost=Cost(
+                steps=self.steps,
+                scorings=self.steps,
+                seconds=time.perf_counter() - start,
+                peak_bytes=_peak_bytes(),
+            ),
+            versions=versions(),
+        )
+
+    def _measure(self, problem: Problem, seed: int, step: int) -> Settings:
+        """One architecture, one batch, one initialisation, all drawn from (seed, step)."""
+        from initio.metrics import evaluate
+
+        rng = Random(f"nasi {seed} {step}")
+        arch = problem.draw(rng)
+        draw = rng.randrange(2**31)
+        model = problem.space.build(problem.space.canonical(arch), problem.network, seed=draw)
+        measured = evaluate(model, problem.batch(draw), "nasi")["nasi"]
+        return settings(
+            step=step,
+            architecture=problem.space.format(arch),
+            choices=" ".join(map(str, arch.choices)),
+            trace=measured.value,
+            flag=measured.flag,
+        )
+
+    def fit(self, problem: Problem, archs: Sequence[Architecture], T: Sequence[float | None]) -> Fit:
+        """The regression of the penalised log-trace on the options; architectures without a T are left out."""
+        measured = [(arch, t) for arch, t in zip(archs, T, strict=True) if t is not None and t > 0]
+        if len(measured) < 2:
+            raise InputError("fewer than two of the measured architectures have a gradient: check the data")
+        values = np.array([t for _, t in measured])
+        r = self.objective(values)
+        X = design(problem, [arch for arch, _ in measured])
+        centred = X - X.mean(axis=0)
+        gram = centred.T @ centred + self.ridge * np.eye(X.shape[1])
+        w = np.linalg.solve(gram, centred.T @ (r - r.mean()))
+        residual = r - r.mean() - centred @ w
+        hat = np.trace(np.linalg.solve(gram, centred.T @ centred))  # effective number of slopes
+        variance = float(residual @ residual) / max(1.0, len(r) - 1 - float(hat))
+        error = np.sqrt(variance * np.diag(np.linalg.inv(gram)))
+        explained = 1 - residual.var() / r.var() if r.var() > 0 else 0.0
+        return Fit(tuple(w), tuple(error), float(r.mean() - X.mean(axis=0) @ w), float(explained))
+
+    def objective(self, T: np.ndarray) -> np.ndarray:
+        """log R, R = T − μ max(0, T − ν) [NASI 13], kept positive where a strong penalty would make it negative."""
+        nu = np.quantile(T, self.nu)
+        R = T - self.mu * np.maximum(0, T - nu)
+        return np.log(np.maximum(R, np.min(T)))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Slopes w and their standard errors, one for each option of each categorical, and the share of variance explained."""
+
+    w: tuple[float, ...]
+    error: tuple[float, ...]
+    constant: float
+    explained: float
+
+    def predict(self, problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
+        """r(A) for each architecture."""
+        return np.asarray(design(problem, archs) @ np.array(self.w) + self.constant)
+
+    def weights(self, problem: Problem) -> list[list[float]]:
+        """The slopes as α*, one row a categorical."""
+        rows, start = [], 0
+        for decision in problem.space.relaxation:
+            rows.append(list(self.w[start : start + len(decision)]))
+            start += len(decision)
+        return rows
+
+    def best(self, problem: Problem, measured: Sequence[Architecture], seed: int) -> Architecture:
+        """The architecture with the largest prediction; within limits the best that climbing finds.
+
+        Climbing starts from the best measured architecture that keeps the limits and moves to the best neighbour that
+        does, until none is better.
+        """
+        best = problem.space.decode(self.weights(problem))
+        if problem.accepts(best):
+            return best
+        feasible = [arch for arch in measured if problem.accepts(arch)]
+        best = feasible[int(np.argmax(self.predict(problem, feasible)))]
+        while True:
+            around = [best, *(arch for arch in problem.space.neighbours(best) if problem.accepts(arch))]
+            values = self.predict(problem, around)
+            if values.argmax() == 0:
+                return best
+            best = around[int(values.argmax())]
+
+    def ties(self, problem: Problem) -> list[str]:
+        """Categoricals whose two best options differ by less than the standard error of their difference."""
+        names, start = [], 0
+        for decision in problem.space.relaxation:
+            w = np.array(self.w[start : start + len(decision)])
+            error = np.array(self.error[start : start + len(decision)])
+            start += len(decision)
+            if len(w) > 1:
+                second, first = np.argsort(w)[-2:]
+                if w[first] - w[second] < math.hypot(error[first], error[second]):
+                    names.append(decision.name)
+        return names
+
+
+def design(problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
+    """One row an architecture: 1 for each option it uses."""
+    sizes = [len(decision) for decision in problem.space.relaxation]
+    starts = np.cumsum([0, *sizes[:-1]])
+    X = np.zeros((len(archs), sum(sizes)))
+    for row, arch in enumerate(archs):
+        for categorical, option in problem.space.active(arch):
+            X[row, starts[categorical] + option] = 1
+    return X
+
+
+def _choices(row: Settings) -> tuple[int, ...]:
+    text = get(row, "choices")
+    assert isinstance(text, str)
+    return tuple(map(int, text.split()))
+
+
+def _trace(row: Settings) -> float | None:
+    value = get(row, "trace")
+    assert value is None or isinstance(value, float)
+    return value
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,269 @@
+"""Slow, obviously right oracles: one sample at a time, stock autograd, float64. Tests and benchmarks compare with them."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def double(model: nn.Module) -> nn.Module:
+    """A float64 copy in training mode."""
+    return copy.deepcopy(model).double().train()
+
+
+def frozen(model: nn.Module, x: Tensor) -> nn.Module:
+    """A copy in evaluation mode whose running statistics are those of the batch."""
+    model = double(model)
+    norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        z = inputs[0].detach()
+        dims = [d for d in range(z.ndim) if d != 1]
+        module.batch_statistics = (z.mean(dims), z.var(dims, unbiased=False))
+
+    hooks = [m.register_forward_pre_hook(keep) for m in norms]
+    model(x)
+    for hook in hooks:
+        hook.remove()
+    for m in norms:
+        m.track_running_stats = True
+        m.running_mean, m.running_var = m.batch_statistics
+    return model.eval()
+
+
+def flat_gradient(scalar: Tensor, parameters: list[Tensor], retain: bool = False) -> Tensor:
+    out = torch.autograd.grad(scalar, parameters, allow_unused=True, retain_graph=retain)
+    parts = [torch.zeros_like(p) if g is None else g for g, p in zip(out, parameters, strict=True)]
+    return torch.cat([p.flatten() for p in parts])
+
+
+def theta_of(model: nn.Module, which: str = "all") -> list[nn.Parameter]:
+    return [p for p in model.parameters() if which == "all" or p.ndim >= 2]
+
+
+def scales(parameters: list[nn.Parameter], parameterisation: str) -> Tensor:
+    """√(1/fan_in) for every entry of every weight in the ntk parameterisation, else ones."""
+    parts = []
+    for p in parameters:
+        s = 1 / math.sqrt(p[0].numel()) if parameterisation == "ntk" and p.ndim >= 2 else 1.0
+        parts.append(torch.full((p.numel(),), s, dtype=torch.float64))
+    return torch.cat(parts)
+
+
+def targets(f: Tensor, y: Tensor, reduction: str) -> list[Callable[[Tensor, int], Tensor]]:
+    """Scalars of one sample's outputs that the kernel is made of."""
+    if reduction == "label":
+        return [lambda out, i: out[y[i]]]
+    if reduction == "sum":
+        return [lambda out, i: out.sum()]
+    return [lambda out, i, k=k: out[k] for k in range(f.shape[1])]
+
+
+def kernel(
+    model: nn.Module, x: Tensor, y: Tensor, reduction: str = "label", batch_norm: str = "frozen",
+    parameterisation: str = "standard", which: str = "all",
+) -> np.ndarray:  # fmt: skip
+    """The m x m kernel, one gradient at a time."""
+    x = x.double()
+    if batch_norm == "hooked":
+        return hooked_kernel(model, x, y, reduction, parameterisation)
+    net = frozen(model, x) if batch_norm == "frozen" else double(model)
+    parameters = theta_of(net, which)
+    scale = scales(parameters, parameterisation)
+    f = net(x)
+    K = torch.zeros(len(x), len(x), dtype=torch.float64)
+    for target in targets(f, y, reduction):
+        rows = []
+        for i in range(len(x)):
+            out = net(x[i : i + 1])[0] if batch_norm == "frozen" else f[i]
+            rows.append(flat_gradient(target(out, i), parameters, retain=True) * scale)
+        J = torch.stack(rows)
+        K += J @ J.T
+    return K.detach().numpy()
+
+
+def full_kernel(model: nn.Module, x: Tensor) -> np.ndarray:
+    """mn x mn, statistics frozen."""
+    x = x.double()
+    net = frozen(model, x)
+    parameters = theta_of(net)
+    rows = []
+    for i in range(len(x)):
+        out = net(x[i : i + 1])[0]
+        rows += [flat_gradient(out[k], parameters, retain=True) for k in range(len(out))]
+    J = torch.stack(rows)
+    return (J @ J.T).detach().numpy()
+
+
+def hooked_kernel(model: nn.Module, x: Tensor, y: Tensor, reduction: str, parameterisation: str) -> np.ndarray:
+    """Layer inputs and output gradients of one backward of Σ_i f_i; then stock autograd for each sample and layer."""
+    net = double(model)
+    layers = [m for m in net.modules() if isinstance(m, nn.modules.conv._ConvNd | nn.Linear)]
+    seen: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        output.retain_grad()
+        seen.append((module, inputs[0].detach(), output))
+
+    hooks = [m.register_forward_hook(keep) for m in layers]
+    f = net(x)
+    for hook in hooks:
+        hook.remove()
+    K = torch.zeros(len(x), len(x), dtype=torch.float64)
+    for target in targets(f, y, reduction):
+        for _, _, output in seen:
+            output.grad = None
+        total = sum(target(f[i], i) for i in range(len(x)))
+        total.backward(retain_graph=True)
+        for module, a, output in seen:
+            if output.grad is None:
+                continue
+            rows = []
+            for i in range(len(x)):
+                weight = module.weight.detach().clone().requires_grad_()
+                z = torch.func.functional_call(module, {"weight": weight}, (a[i : i + 1],))
+                (g,) = torch.autograd.grad((z * output.grad[i : i + 1]).sum(), weight)
+                rows.append(g.flatten())
+            J = torch.stack(rows)
+            K += J @ J.T / (module.weight[0].numel() if parameterisation == "ntk" else 1)
+    return K.numpy()
+
+
+def loss_gradients(model: nn.Module, x: Tensor, y: Tensor, which: str = "all") -> tuple[list[Tensor], list[Tensor]]:
+    """(g, Hθ) by double backward."""
+    net = double(model)
+    parameters = theta_of(net, which)
+    loss = F.cross_entropy(net(x.double()), y)
+    g = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
+    g = [torch.zeros_like(p) if t is None else t for t, p in zip(g, parameters, strict=True)]
+    S = sum((t * p.detach()).sum() for t, p in zip(g, parameters, strict=True))
+    Ht = torch.autograd.grad(S, parameters, allow_unused=True)
+    Ht = [torch.zeros_like(p) if t is None else t for t, p in zip(Ht, parameters, strict=True)]
+    return [t.detach() for t in g], [t.detach() for t in Ht]
+
+
+def metric_values(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    """The first- and second-order metrics of the batch loss, the kernel metrics and the rest, all in float64."""
+    x = x.double()
+    m = len(x)
+    net = double(model)
+    theta = theta_of(net)
+    g, Ht = loss_gradients(model, x, y)
+    out = {
+        "grad": math.sqrt(sum(float((t**2).sum()) for t in g)),
+        "grad_norm": sum(float(t.norm()) for t in g if t.ndim >= 2),
+        "snip": sum(float((p * t).abs().sum()) for p, t in zip(theta, g, strict=True)),
+        "snip_printed": abs(sum(float((p * t).sum()) for p, t in zip(theta, g, strict=True))),
+        "grasp": -sum(float((a * b).sum()) for a, b in zip(g, Ht, strict=True)),
+        "nasi": sum(float((t**2).sum()) for t in g),
+        "nasi_sum": nasi_sum(model, x, y),
+        "grasp_printed": grasp_printed(model, x, y),
+        "fisher": fisher(model, x, y),
+        "synflow": synflow(model, tuple(x.shape[1:])),
+        "jacob_cov": jacob_cov(model, x),
+    }
+    K = kernel(model, x, y)
+    eigenvalues = np.linalg.eigvalsh(K)
+    out |= {
+        "trace": math.sqrt(np.trace(K) / m),
+        "kappa": float(eigenvalues[-1] / eigenvalues[0]),
+        "lambda_min": float(eigenvalues[0]),
+        "eigen": float(np.trace(K) / m),
+        "knas": float(K.mean()),
+    }
+    codes = naswot(model, x)
+    return out if codes is None else out | {"naswot": codes}
+
+
+def nasi_sum(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    net = frozen(model, x)
+    theta = theta_of(net)
+    total = 0.0
+    for i in range(len(x)):
+        loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])
+        total += float((flat_gradient(loss, theta) ** 2).sum())
+    return total / math.sqrt(2)
+
+
+def grasp_printed(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    net = frozen(model, x)
+    theta = theta_of(net)
+    total = 0.0
+    for i in range(len(x)):
+        loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])
+        g = torch.autograd.grad(loss, theta, create_graph=True, allow_unused=True)
+        half = sum(((t**2).sum() / 2 for t in g if t is not None), torch.zeros(()))  # ∇ of it is H g
+        Hg = torch.autograd.grad(half, theta, allow_unused=True)
+        total += sum(float((p.detach() * t).sum()) for p, t in zip(theta, Hg, strict=True) if t is not None)
+    return abs(total) / len(x)
+
+
+def fisher(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    net = double(model)
+    kept: list[tuple[nn.Module, Tensor]] = []
+
+    def keep(module: nn.Module, _: object, output: Tensor) -> None:
+        output.retain_grad()
+        kept.append((module, output))
+
+    for module in net.modules():
+        if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):
+            module.register_forward_hook(keep)
+    F.cross_entropy(net(x.double()), y).backward()
+    total = 0.0
+    for module, z in kept:
+        if z.grad is None:
+            continue
+        product = (z * z.grad).flatten(2).sum(2) if isinstance(module, nn.modules.conv._ConvNd) else z * z.grad
+        per_channel = (product**2).mean(0) / 2
+        total += float(sum(per_channel[c] * module.weight[c].numel() for c in range(len(per_channel))))
+    return total
+
+
+def synflow(model: nn.Module, shape: tuple[int, ...]) -> float:
+    net = double(model)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.abs_()
+    for name, module in list(net.named_modules()):
+        if isinstance(module, _BatchNorm):
+            parent = net.get_submodule(name.rpartition(".")[0]) if "." in name else net
+            setattr(parent, name.rpartition(".")[2], nn.Identity())
+    net(torch.ones(1, *shape, dtype=torch.float64)).sum().backward()
+    total = sum(float((p * p.grad).abs().sum()) for p in net.parameters() if p.grad is not None and p.ndim >= 2)
+    return math.log(total) if total else -math.inf
+
+
+def jacob_cov(model: nn.Module, x: Tensor) -> float:
+    x = x.double().clone().requires_grad_()
+    (J,) = torch.autograd.grad(double(model)(x).sum(), x)
+    v = np.linalg.eigvalsh(np.corrcoef(J.flatten(1).numpy()))
+    return float(-np.sum(np.log(v + 1e-5) + 1 / (v + 1e-5)))
+
+
+def naswot(model: nn.Module, x: Tensor) -> float | None:
+    net = double(model)
+    K = np.zeros((len(x), len(x)))
+    found = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> None:
+        found.append(inputs[0].detach().flatten(1).numpy() > 0)
+
+    for module in net.modules():
+        if isinstance(module, nn.ReLU | nn.LeakyReLU):
+            module.register_forward_hook(keep)
+    net(x.double())
+    if not found:
+        return None
+    for C in found:
+        for i in range(len(x)):
+            for j in range(len(x)):
+                K[i, j] += (C[i] == C[j]).sum()
+    return float(np.linalg.slogdet(K)[1])
