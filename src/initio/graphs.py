@@ -7,6 +7,7 @@ its cells and its head; a cell is a graph whose steps are its edges and nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 ZERO, IDENTITY, SUM, CONCAT = "none", "identity", "sum", "concat"
@@ -20,6 +21,23 @@ class Op:
     c_in: int = 0
     c_out: int = 0
     stride: int = 1
+
+
+@dataclass(frozen=True)
+class Mixed(Op):
+    """One of several operations, which a categorical of the space's relaxation decides; only supernets have it.
+
+    `places` says for each option which of the step's inputs it reads; empty means all of them. An option whose value
+    cannot stand in this place of the network is `none`.
+    """
+
+    categorical: int = 0
+    options: tuple[Op, ...] = ()
+    places: tuple[tuple[int, ...], ...] = ()
+
+    def choose(self, option: int, inputs: tuple[int, ...]) -> tuple[Op, tuple[int, ...]]:
+        """One option and what it reads of the step's inputs."""
+        return self.options[option], tuple(inputs[i] for i in self.places[option]) if self.places else inputs
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,19 @@ class Builder:
         return Graph(self.n_inputs, tuple(self.steps), output, auxiliary)
 
 
+def choose(graph: Graph, choices: Sequence[int]) -> Graph:
+    """A supernet's graph with every `Mixed` replaced by the chosen option, and without what nothing reads."""
+    steps = {}
+    for number, step in enumerate(graph.steps, start=graph.n_inputs):
+        op, inputs = step.op, step.inputs
+        if isinstance(op, Graph):
+            op = choose(op, choices)
+        elif isinstance(op, Mixed):
+            op, inputs = op.choose(choices[op.categorical], inputs)
+        steps[number] = Step(step.name, op, inputs)
+    return _kept(graph.n_inputs, steps, graph.output)
+
+
 def prune(cell: Graph) -> Graph:
     """The same cell without what cannot influence its output.
 
@@ -92,7 +123,11 @@ def prune(cell: Graph) -> Graph:
         else:
             steps[number] = Step(step.name, op, inputs)
 
-    output = alias[cell.output]
+    return _kept(cell.n_inputs, steps, alias[cell.output])
+
+
+def _kept(n_inputs: int, steps: dict[int, Step], output: int) -> Graph:
+    """The graph of the steps that the output depends on, renumbered."""
     live, todo = set[int](), [output]
     while todo:
         number = todo.pop()
@@ -101,9 +136,9 @@ def prune(cell: Graph) -> Graph:
             todo += steps[number].inputs
 
     kept = sorted(live)
-    renumber = {i: i for i in range(cell.n_inputs)} | {old: cell.n_inputs + new for new, old in enumerate(kept)}
+    renumber = {i: i for i in range(n_inputs)} | {old: n_inputs + new for new, old in enumerate(kept)}
     return Graph(
-        cell.n_inputs,
+        n_inputs,
         tuple(replace(steps[n], inputs=tuple(renumber[i] for i in steps[n].inputs)) for n in kept),
         renumber[output],
     )

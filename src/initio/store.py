@@ -8,8 +8,10 @@ seed of the weights, and version of the metric's code. A score is written once a
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from initio.records import Architecture, Batch, Evaluation, Scalar, Settings, se
 
 STORE_VERSION = 1
 APPLICATION_ID = 0x494E4954  # "INIT": tells a store from any other SQLite file
+PACKED = ".xz"
+SHIPPED = Path(__file__).parent / "scores"
 PATIENCE = 60.0  # seconds to wait for another process that writes
 
 # A row has 7 columns that name it; the settings' text and the data's description are kept once, beside the scores.
@@ -80,6 +84,8 @@ class Store:
             raise InputError(f"the store {str(self.path)!r} is a folder: give the name of a file")
         if read_only and not self.path.is_file():
             raise InputError(f"there is no store {str(self.path)!r}")
+        if not read_only and self.path.suffix == PACKED:
+            raise InputError(f"the packed store {str(self.path)!r} can only be read: write to an .db file")
         with self._sentences():
             self._db = self._read_only() if read_only else self._connect(self.path.absolute().as_uri())
         try:
@@ -96,6 +102,8 @@ class Store:
 
     def _read_only(self) -> sqlite3.Connection:
         """SQLite cannot read a WAL file in a folder that is write-protected, unless told that nobody writes."""
+        if self.path.suffix == PACKED:
+            return self._unpacked()
         uri = self.path.absolute().as_uri() + "?mode=ro"
         try:
             db = self._connect(uri)
@@ -108,6 +116,16 @@ class Store:
             if Path(f"{self.path}-wal").exists():
                 raise
             db = self._connect(uri + "&immutable=1")
+        return db
+
+    def _unpacked(self) -> sqlite3.Connection:
+        try:
+            raw = bytearray(lzma.decompress(self.path.read_bytes()))
+        except (lzma.LZMAError, EOFError):
+            raise InputError(f"the packed store {str(self.path)!r} is damaged") from None
+        raw[18:20] = b"\x01\x01"  # SQLite's file header: no write-ahead log, which memory cannot have
+        db = sqlite3.connect(":memory:")
+        db.deserialize(bytes(raw))
         return db
 
     def _prepare(self, read_only: bool) -> None:
@@ -299,6 +317,38 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+# --- packed stores -----------------------------------------------------
+
+
+def pack(store: Store, path: Path) -> None:
+    """Writes a small copy that can be read but not added to: a file that ends in .xz."""
+    if path.suffix != PACKED:
+        raise InputError(f"a packed store ends in {PACKED}, not {path.name!r}")
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        plain, packed = Path(folder) / "plain.db", Path(folder) / "packed"
+        with store._sentences():
+            store._db.execute("VACUUM INTO ?", (str(plain),))
+        packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9))
+        packed.replace(path)
+
+
+def find_store(name: str) -> Path:
+    """The file `name`, or the scores of that name that come with Initio.
+
+    >>> find_store("no_such_scores.db")
+    Traceback (most recent call last):
+    initio.errors.InputError: there is no store 'no_such_scores.db'...
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = {file.name.partition(".")[0]: file for file in sorted(SHIPPED.glob(f"*{PACKED}"))}
+    if name in shipped:
+        return shipped[name]
+    hint = f", and no scores of that name come with Initio ({', '.join(shipped)} do)" if shipped else ""
+    raise InputError(f"there is no store {name!r}{hint}")
 
 
 # --- comparing -----------------------------------------------------

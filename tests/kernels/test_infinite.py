@@ -106,7 +106,7 @@ def test_the_table_is_the_double_sum(name: str, q: float) -> None:
     value, slope = table_pairs(sigma, doubles(q)[0])(slice(0, 1), slice(None), rho[None])
     expected = sigma.moments(doubles(q), doubles(q), rho)
     g, g_dot = sigma.diagonal(doubles(q))
-    assert float((value - expected[0]).abs().max()) <= 2e-13 * float(g)
+    assert float((value - expected[0]).abs().max()) <= 1e-12 * float(g)
     assert float((slope - expected[1]).abs().max()) <= (1e-12 + 1e-14 * q) * float(g_dot)  # ρ near 1 is rounded
 
 
@@ -135,7 +135,7 @@ def test_the_series_says_when_it_would_be_too_long() -> None:
 
 
 def lemma_1(x: np.ndarray, activations: list[str], skips: list[int], exact: bool) -> np.ndarray:
-    """[Eigen, Lemma 1] written out as its sum of products, entry by entry; `exact` puts in the chain rule's A and means."""
+    """[Eigen, Lemma 1] written out as its sum of products; `exact` puts in the chain rule's A and means."""
     L = len(activations) + 1
     A = {1: x @ x.T}
     G = {1: x @ x.T}
@@ -271,7 +271,7 @@ def test_a_zero_input_is_flagged_and_has_a_zero_row(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("skip", [0, 1])
 def test_depth_200_is_finite(name: str, skip: int) -> None:
-    x = sphere(6, 5)
+    x = sphere(3, 5)
     kernel = ntk(x, [name] * 199, [skip] * 198)
     assert bool(torch.isfinite(kernel.ntk).all())
     assert bool((kernel.ntk.diagonal() > 0).all())

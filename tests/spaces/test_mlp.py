@@ -70,7 +70,8 @@ def test_network_is_the_papers_equation() -> None:
     graph = space.network(arch, NetworkSettings(channels=8, classes=3, shape=(1, 2, 5)))
     steps = {step.name: step for step in graph.steps}
     assert [step.name for step in graph.steps] == [
-        "flatten", "layer_1", "activation_1", "layer_2", "activation_2", "layer_3", "activation_3", "skip_2", "classifier",
+        "flatten", "layer_1", "activation_1", "layer_2", "activation_2", "layer_3", "activation_3", "skip_2",
+        "classifier",
     ]  # fmt: skip
     assert steps["layer_1"].op == Op("linear_nobias", 10, 8)
     assert steps["activation_2"].op == Op("sigmoid_half", 8, 8)

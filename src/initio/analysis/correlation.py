@@ -28,9 +28,7 @@ class Agreement:
     undefined: int = 0  # architectures with a target but no score
 
 
-def agreement(
-    score: np.ndarray, target: np.ndarray, *, higher_is_better: bool = True, k: int = 10
-) -> Agreement:
+def agreement(score: np.ndarray, target: np.ndarray, *, higher_is_better: bool = True, k: int = 10) -> Agreement:
     """Everything at once; `score` and `target` may hold NaN where there is no value, which is left out and counted.
 
     >>> agreement(np.array([3.0, 1.0, 2.0, np.nan]), np.array([94.0, 90.0, 91.0, 89.0]), k=1)

@@ -54,9 +54,7 @@ class TradeOff:
             raise InputError(f"t must be positive, not {self.t}")
 
 
-def bound(
-    kind: Bound, M: np.ndarray, kappa: np.ndarray | None = None, trade_off: TradeOff | None = None
-) -> np.ndarray:
+def bound(kind: Bound, M: np.ndarray, kappa: np.ndarray | None = None, trade_off: TradeOff | None = None) -> np.ndarray:
     """The bound of every architecture, NaN where it does not exist.
 
     It does not exist where M or κ is NaN. M = 0 (no gradient at all) and κ = ∞ (a singular kernel) give ∞, the worst

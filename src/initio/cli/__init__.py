@@ -25,6 +25,10 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "sample": "draw random architectures",
     "show": "draw an architecture in the terminal or as a picture",
     "search": "choose an architecture without training",
+    "metrics": "list and explain the metrics",
+    "score": "score many architectures into a store",
+    "correlate": "compare scores with a benchmark's accuracies and with each other",
+    "store": "look into a store of scores, or compare two",
 }
 
 

@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef double d8 __attribute__((vector_size(64)));
@@ -25,70 +28,6 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
         memcpy(line + pw * C, from + h * W * C, W * C * sizeof(float));
         memset(line + (pw + W) * C, 0, pw * C * sizeof(float));
     }
-}
-
-/* P neighbouring positions x V*8 output channels: the accumulators stay in registers. */
-#define TILE(P, V)                                                                                        \
-    static inline void tile_##P##_##V(const float *x, const float *w, float *out, long Ci, long Co, long KH, \
-                                      long KW, long row, long dh, long dw)                                \
-    {                                                                                                     \
-        v8 acc[P][V];                                                                                     \
-        for (int p = 0; p < P; p++)                                                                       \
-            for (int v = 0; v < V; v++) acc[p][v] = splat(0);                                             \
-        for (long kh = 0; kh < KH; kh++)                                                                  \
-            for (long kw = 0; kw < KW; kw++) {                                                            \
-                const float *a = x + kh * dh * row + kw * dw * Ci;                                        \
-                const float *b = w + (kh * KW + kw) * Ci * Co;                                            \
-                for (long ci = 0; ci < Ci; ci++, b += Co) {                                               \
-                    v8 weight[V];                                                                         \
-                    for (int v = 0; v < V; v++) weight[v] = *(const v8 *)(b + 8 * v);                     \
-                    for (int p = 0; p < P; p++) {                                                         \
-                        const v8 s = splat(a[p * Ci + ci]);                                               \
-                        for (int v = 0; v < V; v++) acc[p][v] += s * weight[v];                           \
-                    }                                                                                     \
-                }                                                                                         \
-            }                                                                                             \
-        for (int p = 0; p < P; p++)                                                                       \
-            for (int v = 0; v < V; v++) *(v8 *)(out + p * Co + 8 * v) = acc[p][v];                        \
-    }
-TILE(6, 2) TILE(4, 2) TILE(2, 2) TILE(1, 2) TILE(4, 1) TILE(1, 1)
-
-/* out = W * x, stride 1. x (m, H, W, Ci), w (KH, KW, Ci, Co), out (m, Ho, Wo, Co). */
-int conv(const float *x, const float *w, float *out, long m, long H, long W, long Ci, long Co, long KH, long KW, long ph,
-         long pw, long dh, long dw)
-{
-    const long Hp = H + 2 * ph, Wp = W + 2 * pw, row = Wp * Ci;
-    const long Ho = Hp - dh * (KH - 1), Wo = Wp - dw * (KW - 1);
-    const int padded = ph || pw;
-    float *scratch = padded ? malloc(Hp * row * sizeof(float)) : NULL;
-    if (padded && !scratch) return 1;
-    for (long n = 0; n < m; n++) {
-        const float *image = x + n * H * W * Ci;
-        if (padded) {
-            pad_image(image, scratch, H, W, Ci, ph, pw);
-            image = scratch;
-        }
-        for (long co = 0; co < Co;) {
-            const int two = Co - co >= 16;
-            for (long h = 0; h < Ho; h++) {
-                const float *a = image + h * row;
-                float *o = out + ((n * Ho + h) * Wo) * Co + co;
-                long c = 0;
-                if (two) {
-                    for (; c + 6 <= Wo; c += 6) tile_6_2(a + c * Ci, w + co, o + c * Co, Ci, Co, KH, KW, row, dh, dw);
-                    for (; c + 4 <= Wo; c += 4) tile_4_2(a + c * Ci, w + co, o + c * Co, Ci, Co, KH, KW, row, dh, dw);
-                    for (; c + 2 <= Wo; c += 2) tile_2_2(a + c * Ci, w + co, o + c * Co, Ci, Co, KH, KW, row, dh, dw);
-                    for (; c < Wo; c++) tile_1_2(a + c * Ci, w + co, o + c * Co, Ci, Co, KH, KW, row, dh, dw);
-                } else {
-                    for (; c + 4 <= Wo; c += 4) tile_4_1(a + c * Ci, w + co, o + c * Co, Ci, Co, KH, KW, row, dh, dw);
-                    for (; c < Wo; c++) tile_1_1(a + c * Ci, w + co, o + c * Co, Ci, Co, KH, KW, row, dh, dw);
-                }
-            }
-            co += two ? 16 : 8;
-        }
-    }
-    free(scratch);
-    return 0;
 }
 
 /* Q output channels x V*8 input channels of Σ_p δ(p) x(p)ᵀ over `rows` rows, added to G. */
@@ -115,9 +54,9 @@ int conv(const float *x, const float *w, float *out, long m, long H, long W, lon
     }
 OUTER(6, 2) OUTER(4, 2) OUTER(2, 2) OUTER(2, 1)
 
-/* G (KH, KW, Co, Ci) of every sample, or their sum when `each` is 0. x2 and d2, if given, add δ2 x2ᵀ to the same G. */
-static int outer_one(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW,
-                     long ph, long pw, long dh, long dw, long each)
+/* G (KH, KW, Co, Ci) of every sample, or their sum when `each` is 0. `add` keeps what G holds. */
+int outer(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW,
+                     long ph, long pw, long dh, long dw, long each, long add)
 {
     const long Hp = H + 2 * ph, Wp = W + 2 * pw, row = Wp * Ci, size = KH * KW * Co * Ci;
     const long Ho = Hp - dh * (KH - 1), Wo = Wp - dw * (KW - 1);
@@ -125,6 +64,7 @@ static int outer_one(const float *x, const float *d, float *G, long m, long H, l
     const int padded = ph || pw;
     float *scratch = padded ? malloc(Hp * row * sizeof(float)) : NULL;
     if (padded && !scratch) return 1;
+    if (!add) memset(G, 0, (each ? m : 1) * size * sizeof(float));
     for (long n = 0; n < m; n++) {
         const float *image = x + n * H * W * Ci, *delta = d + n * Ho * Wo * Co;
         float *g = G + (each ? n * size : 0);
@@ -157,13 +97,6 @@ static int outer_one(const float *x, const float *d, float *G, long m, long H, l
     return 0;
 }
 
-int outer(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW, long ph,
-          long pw, long dh, long dw, long each)
-{
-    memset(G, 0, (each ? m : 1) * KH * KW * Co * Ci * sizeof(float));
-    return outer_one(x, d, G, m, H, W, Ci, Co, KH, KW, ph, pw, dh, dw, each);
-}
-
 /* For every sample and channel the sums over positions of a, a*b, a*e, c, c*b (c and e may be missing): out (5, m, C). */
 void sums(const float *a, const float *b, const float *c, const float *e, double *out, long m, long P, long C)
 {
@@ -189,7 +122,6 @@ void sums(const float *a, const float *b, const float *c, const float *e, double
                 }
                 for (int i = 0; i < 5; i++) total[i] += __builtin_convertvector(s[i], d8);
             }
-            for (int i = 0; i < 5; i++) *(d8 *)__builtin_assume_aligned(&total[i], 64) = total[i];
             for (int i = 0; i < 5; i++)
                 for (int l = 0; l < 8; l++) out[(i * m + n) * C + k + l] = total[i][l];
         }
@@ -206,17 +138,28 @@ void combine(float *out, const float *constant, const float **t, const float **c
         }
 }
 
+/* The signs of 64 numbers as bits: 1 where positive. */
+static inline uint64_t signs(const float *x)
+{
+    uint64_t word = 0;
+#ifdef __AVX__
+    for (int b = 0; b < 8; b++) {
+        const __m256 positive = _mm256_cmp_ps(_mm256_loadu_ps(x + 8 * b), _mm256_setzero_ps(), _CMP_GT_OQ);
+        word |= (uint64_t)_mm256_movemask_ps(positive) << (8 * b);
+    }
+#else
+    for (int b = 0; b < 64; b++) word |= (uint64_t)(x[b] > 0) << b;
+#endif
+    return word;
+}
+
 /* K_ij += number of units on which the signs of inputs i and j agree. x (m, F), F a multiple of 64. */
 int agreement(const float *x, double *K, long m, long F)
 {
     const long words = F / 64;
     uint64_t *bits = malloc(m * words * sizeof(uint64_t));
     if (!bits) return 1;
-    for (long i = 0; i < m * words; i++) {
-        uint64_t word = 0;
-        for (int b = 0; b < 64; b++) word |= (uint64_t)(x[i * 64 + b] > 0) << b;
-        bits[i] = word;
-    }
+    for (long i = 0; i < m * words; i++) bits[i] = signs(x + i * 64);
     for (long i = 0; i < m; i++)
         for (long j = 0; j <= i; j++) {
             long differ = 0;

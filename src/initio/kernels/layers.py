@@ -22,11 +22,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from ctypes import CDLL
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from initio.kernels import fused
 
 Ints = tuple[int, ...]
 CHUNK_BYTES = 64 << 20  # per-sample gradients of one layer are made in slices of this size
@@ -63,13 +66,31 @@ class Geometry:
         """Wᵀ * δ, in the shape of x."""
         if not self.stride:
             return delta @ weight
+        if self._same_as_forward():  # a forward convolution with flipped weights, for which kernels are faster
+            reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
+            flipped = weight.flip(tuple(range(2, weight.ndim))).transpose(0, 1)
+            if flipped.ndim == 4:
+                flipped = flipped.contiguous(memory_format=torch.channels_last)
+            return Geometry(self.stride, tuple(reach), self.dilation).apply(delta, flipped)
         return self._backward(delta, x, weight, (True, False, False))[0]
+
+    def _same_as_forward(self) -> bool:
+        return self.groups == 1 and set(self.stride) == {1}
 
     def outer(self, x: Tensor, delta: Tensor, weight: Tensor) -> Tensor:
         """Σ_i δ_i x_iᵀ, in the shape of W."""
         if not self.stride:
             return delta.flatten(0, -2).T @ x.flatten(0, -2)
+        if lib := self._fused(x, delta):
+            return self._fused_outer(lib, x, delta, tuple(weight.shape), each=False).permute(2, 3, 0, 1)
         return self._backward(delta, x, weight, (False, True, False))[1]
+
+    def _fused(self, x: Tensor, delta: Tensor) -> CDLL | None:
+        return fused.usable(x, delta) if len(self.stride) == 2 and self._same_as_forward() else None
+
+    def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, *, each: bool) -> Tensor:
+        kernel, padding, dilation = ((t[0], t[1]) for t in (shape[2:], self.padding, self.dilation))
+        return fused.outer(lib, x, delta, kernel, padding, dilation, each=each)
 
     def _backward(
         self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
@@ -86,8 +107,10 @@ class Geometry:
         """δ_i x_iᵀ for every sample i: (m, *shape), `shape` that of the weights."""
         if not self.stride:
             return torch.bmm(_rows(delta).transpose(1, 2), _rows(x))
+        if lib := self._fused(x, delta):
+            return self._fused_outer(lib, x, delta, shape, each=True).permute(0, 3, 4, 1, 2)
         offsets = list(itertools.product(*(range(k) for k in shape[2:])))
-        parts = torch.stack([part for part in self._shifted(x, delta, shape, offsets)], dim=-1)
+        parts = torch.stack(list(self._shifted(x, delta, shape, offsets)), dim=-1)
         return parts.reshape(len(x), *shape)
 
     def gram(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int = CHUNK_BYTES) -> Tensor:
@@ -122,6 +145,10 @@ class Geometry:
             step = max(1, chunk // (len(x) * shape[1] * x.element_size()))
             for start in range(0, shape[0], step):
                 yield torch.bmm(d[..., start : start + step].transpose(1, 2), a)
+            return
+        lib = self._fused(x, delta)
+        if lib and len(x) * math.prod(shape) * 4 <= chunk:
+            yield self._fused_outer(lib, x, delta, shape, each=True)
             return
         offsets = list(itertools.product(*(range(k) for k in shape[2:])))
         step = max(1, chunk // (len(x) * shape[0] * shape[1] * x.element_size()))

@@ -36,6 +36,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from initio.errors import InputError
+from initio.kernels import fused
 from initio.kernels.layers import Geometry
 from initio.kernels.spill import within
 
@@ -175,8 +176,9 @@ class _BatchNorm(Function):
             if zt is not None:
                 terms.append((zt, scale))
                 if not frozen:  # ẏ = γ inv P(ż)
-                    A3 = _total(zt) / M
-                    A4 = inv * (_total(zt * z) / M - mu * A3)
+                    first, second = (t.sum(0) for t in _sums(zt, z)[:2])
+                    A3 = first / M
+                    A4 = inv * (second / M - mu * A3)
                     terms.append((z, -scale * inv * A4))
                     const = scale * (mu * inv * A4 - A3)
             if moves:  # γ̇ x̂ + β̇ = y
@@ -203,8 +205,9 @@ class _BatchNorm(Function):
         delta = dy if dyt is None else dyt
         if frozen and dyt is None and not wanted:
             return _combine(z.shape, None, (dy, scale)), None, None, None, *nothing
-        s1 = _per_sample(delta)  # (m, C): Σ_p δ
-        s2 = inv * (_per_sample(delta * z) - mu * s1)  # Σ_p δ x̂
+        raw = _sums(delta, z, dy if dyt is not None else None, zt if dyt is not None else None)
+        s1 = raw[0]  # (m, C): Σ_p δ
+        s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
         if dyt is None:
             if switch.visit is not None and wanted:
                 switch.visit(layer, s2, s1, None, None)
@@ -213,7 +216,7 @@ class _BatchNorm(Function):
             if switch.visit is not None:
                 return gz, None, None, None, *nothing
             return gz, None, _like(S2, z, ctx.has_gamma), _like(S1, z, ctx.has_beta), *nothing
-        return _dual_norm_backward(ctx, dy, dyt, s1, s2, frozen)
+        return _dual_norm_backward(ctx, dy, dyt, raw, s1, s2, frozen)
 
 
 def _bn_transpose(
@@ -226,7 +229,9 @@ def _bn_transpose(
     return _combine(z.shape, scale * (mu * inv * a2 - a1), (delta, scale), (z, -scale * inv * a2))
 
 
-def _dual_norm_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, s1: Tensor, s2: Tensor, frozen: bool) -> Any:
+def _dual_norm_backward(
+    ctx: Any, dy: Tensor | None, dyt: Tensor, raw: list[Tensor], s1: Tensor, s2: Tensor, frozen: bool
+) -> Any:  # fmt: skip
     """Cotangents of z, ż, γ, β from δ̇ (of y) and δ (of ẏ): the tangent of batch norm's backward.
 
     δ̇_z = γ inv P(δ̇) + γ̇ inv P(δ) − γ inv² ⟨x̂ ż⟩ P(δ) − γ inv (x̂̇ ⟨δ x̂⟩ + x̂ ⟨δ x̂̇⟩),  x̂̇ = inv P(ż).
@@ -236,12 +241,8 @@ def _dual_norm_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, s1: Tensor, s2
     nothing = (None,) * 6
     scale = g * inv
     zero = torch.zeros_like(inv)
-    if dy is not None:
-        t1 = _per_sample(dy)
-        t2 = inv * (_per_sample(dy * z) - mu * t1)
-    else:
-        t1 = t2 = torch.zeros_like(s1)
-    mixed = zero if zt is None else _per_sample(dyt * zt)
+    mixed, t1 = raw[2], raw[3]  # Σ_p δ ż, Σ_p δ̇
+    t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
     if zt is None:
         x3 = torch.zeros_like(s1)
     elif frozen:
@@ -368,6 +369,21 @@ def _per_sample(t: Tensor) -> Tensor:
     return (t.sum(tuple(range(2, t.ndim))) if t.ndim > 2 else t).double()
 
 
+def _sums(a: Tensor, b: Tensor, c: Tensor | None = None, e: Tensor | None = None) -> list[Tensor]:
+    """Σ over positions of a, ab, ae, c, cb, each (m, C) in float64; zeros for what is missing."""
+    if lib := fused.usable(a, b, c, e):
+        return list(fused.sums(lib, a, b, c, e))
+    first = _per_sample(a)
+    zero = torch.zeros_like(first)
+    return [
+        first,
+        _per_sample(a * b),
+        zero if e is None else _per_sample(a * e),
+        zero if c is None else _per_sample(c),
+        zero if c is None else _per_sample(c * b),
+    ]
+
+
 def _total(t: Tensor) -> Tensor:
     return _per_sample(t).sum(0)
 
@@ -375,8 +391,9 @@ def _total(t: Tensor) -> Tensor:
 def _moments(z: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of each channel in float64; centred first where the mean would drown the variance."""
     M = z.numel() // z.shape[1]
-    mu = _total(z) / M
-    var = _total(z * z) / M - mu * mu
+    first, second = (t.sum(0) for t in _sums(z, z)[:2])
+    mu = first / M
+    var = second / M - mu * mu
     if z.dtype != torch.float64 and bool((mu * mu > 100 * var).any()):
         centred = z - _spread(mu, z.shape, z.dtype)
         shift = _total(centred) / M
@@ -393,6 +410,8 @@ def _spread(c: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
 
 def _combine(shape: torch.Size, const: Tensor | None, *terms: tuple[Tensor, Tensor]) -> Tensor:
     """const + Σ t ∘ coefficient, constants and coefficients by channel."""
+    if len(terms) > 1 and (lib := fused.usable(*(t for t, _ in terms))):
+        return fused.combine(lib, torch.zeros(shape[1]) if const is None else const, list(terms))
     t, a = terms[0]
     a = _spread(a, shape, t.dtype)
     out = t * a if const is None else torch.addcmul(_spread(const, shape, t.dtype), t, a)
@@ -415,9 +434,11 @@ def _bias_gradient(delta: Tensor, layer: Layer) -> Tensor:
 
 
 def _fisher(store: dict[str, Tensor], layer: Layer, z: Tensor, delta: Tensor) -> None:
-    product = z * delta
     assert layer.geometry is not None
-    value = product.flatten(2).sum(2) if layer.geometry.stride else product.reshape(len(z), -1, z.shape[-1]).sum(1)
+    if layer.geometry.stride:
+        value = _sums(delta, z)[1]
+    else:
+        value = (z * delta).reshape(len(z), -1, z.shape[-1]).sum(1)
     key = f"{layer.weight}#{sum(name.split('#')[0] == layer.weight for name in store)}"
     store[key] = value
 
@@ -613,7 +634,10 @@ def code_matrix(x: Tensor) -> Tensor:
     tensor([[3., 2.],
             [2., 3.]], dtype=torch.float64)
     """
-    C = (x.detach() > 0).to(torch.float32)
+    x = x.detach()
+    if x[0].numel() % 64 == 0 and (lib := fused.usable(x)):
+        return fused.agreement(lib, x)
+    C = (x > 0).to(torch.float32)
     C = C.permute(0, 2, 3, 1).reshape(len(C), -1) if C.ndim == 4 else C.reshape(len(C), -1)
     both = (C @ C.T).double()  # whole numbers below 2^24: exact
     n = both.diagonal()
@@ -885,6 +909,8 @@ def record(
     if codes and recorder.patterns:
         used = _reached(f)
         notes.codes = sum((K for node, K in recorder.patterns if node in used), torch.zeros(len(x), len(x)).double())
+    recorder.tangents.entries.clear()  # or tangents, and through them whole graphs, would wait for the cycle collector
+    recorder.patterns.clear()
     return Tape(x, f, ft, parameters, switch, notes)
 
 

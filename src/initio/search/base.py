@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Protocol
 
 from initio.data import Data
 from initio.errors import InputError
+from initio.graphs import ZERO
 from initio.records import Architecture, Batch, Scalar, SearchResult, Settings, settings
 from initio.spaces import GraphSpace, NetworkSettings
 
@@ -58,8 +59,13 @@ class Problem:
         return self.data.batch(self.batch_size, seed, labels=self.labels)
 
     def accepts(self, arch: Architecture) -> bool:
-        """Connected, and within the limits."""
-        return self.space.connected(arch) and self.limits.allow(self.space, arch, self.target)
+        """Connected, within the limits, and without an option called `none`."""
+        decisions = self.space.relaxation
+        return (
+            all(decisions[place].options[option] != ZERO for place, option in self.space.active(arch))
+            and self.space.connected(arch)
+            and self.limits.allow(self.space, arch, self.target)
+        )
 
     def draw(self, rng: Random) -> Architecture:
         """A random architecture that is accepted."""

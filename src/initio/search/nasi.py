@@ -8,7 +8,8 @@ default estimator here asks the same question of whole architectures: it measure
 
     r(A) = c + Σ_(k, o active in A) w_ko,    r = log min(T, ν) for μ = 1,
 
-by ridge regression. The slopes w are the gradient of E[r] with respect to the probabilities of the options at the
+by ridge regression. An option called `none` is left out, as in the darts space: an edge without an operation has no
+gradient to measure. The slopes w are the gradient of E[r] with respect to the probabilities of the options at the
 uniform distribution, what Algorithm 1's one step from α₀ = 0 follows; the logarithm tames the tail. The most probable
 architecture under α* = w is then that with the largest predicted r.
 """
@@ -27,6 +28,7 @@ from typing import ClassVar
 import numpy as np
 
 from initio.errors import InputError
+from initio.graphs import ZERO
 from initio.records import Architecture, Cost, SearchResult, Settings, settings
 from initio.search.base import OnRow, Problem, get, versions
 
@@ -44,7 +46,7 @@ class Nasi:
 
     steps: int = 120
     mu: float = 1.0
-    nu: float = 0.9
+    nu: float = 1.0
     ridge: float = 1.0
 
     name: ClassVar[str] = "nasi"
@@ -145,7 +147,8 @@ class Fit:
         """The slopes as α*, one row a categorical."""
         rows, start = [], 0
         for decision in problem.space.relaxation:
-            rows.append(list(self.w[start : start + len(decision)]))
+            w = self.w[start : start + len(decision)]
+            rows.append([-math.inf if o == ZERO else slope for o, slope in zip(decision.options, w, strict=True)])
             start += len(decision)
         return rows
 

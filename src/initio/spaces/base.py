@@ -260,6 +260,14 @@ class GraphSpace(Space):
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
         """The whole network as data."""
 
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """The one-shot network around a sample: `Mixed` steps hold the options of every categorical of `relaxation`.
+
+        `choices` has one option a categorical; where a choice decides the width of others (`nb1shot1`), the graph is
+        that of the sample.
+        """
+        raise InputError(f"{self.name} has no supernet: take one of nb201, nb1shot1-s1, -s2, -s3 and darts")
+
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """The same settings with the space's own width and number of cells where none are given."""
         return replace(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from initio.errors import InputError
-from initio.graphs import Graph
+from initio.graphs import CONCAT as CONCATENATE
+from initio.graphs import IDENTITY, SUM, Graph, Mixed, Op
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, GraphSpace, NetworkSettings
-from initio.spaces.genotype import LARGE, Genotype
+from initio.spaces.genotype import LARGE, Genotype, begin_cell, edge_op, stack
 
 OPS = (
     "max_pool_3x3",
@@ -91,6 +92,10 @@ class DartsSpace(GraphSpace):
         """See `Genotype.network`."""
         return self.genotype(arch).network(settings, *self.size(settings))
 
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """DARTS' network whose cells have all 14 edges, each one of 7 operations."""
+        return stack(_mixed_cell, settings, *self.size(settings), (NODES, NODES))
+
     def canonical(self, arch: Architecture) -> Architecture:
         """The smallest of all orders in which a cell's nodes can be computed.
 
@@ -127,6 +132,81 @@ class DartsSpace(GraphSpace):
         return self.architecture(*choices)
 
 
+@dataclass(frozen=True)
+class DartsByNode(DartsSpace):
+    """The same architectures, relaxed as NASI does [NASI B.2, B.3].
+
+    Each node of the supernet has one input and one operation, drawn from categoricals of their own; a max-pooling of
+    the inputs halves the resolution in reduction cells, so that every operation has stride 1. Of the final
+    distribution each node keeps its two best inputs and its two best operations, the best with the best.
+    """
+
+    @property
+    def relaxation(self) -> tuple[Decision, ...]:
+        """For each node of either cell its input, then its operation."""
+        return tuple(
+            decision
+            for cell in CELLS
+            for node in range(NODES)
+            for decision in (
+                Decision(f"{cell} node {node + 2} input", tuple(map(str, range(node + 2)))),
+                Decision(f"{cell} node {node + 2} operation", OPS),
+            )
+        )
+
+    def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
+        """The two inputs and the operations of each node."""
+        genotype = self.genotype(arch)
+        pairs = (*genotype.normal, *genotype.reduce)
+        nodes = [(place // 2, pair) for place, pair in enumerate(pairs)]
+        used = [(2 * n, s) for n, (_, s) in nodes] + [(2 * n + 1, OPS.index(op)) for n, (op, _) in nodes]
+        return tuple(sorted(set(used)))
+
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """DARTS' network with one input and one operation a node."""
+        return stack(_cell_by_node, settings, *self.size(settings), (NODES, NODES))
+
+    def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
+        """The top two inputs and operations of each node; ties go to the option that comes first."""
+        choices: list[int] = []
+        for node in range(2 * NODES):
+            sources, ops = (_top_two(weights[2 * node + k]) for k in (0, 1))
+            (a, op_a), (b, op_b) = sorted(zip(sources, ops, strict=True))
+            choices += [SOURCES[node % NODES].index((a, b)), op_a, op_b]
+        return self.architecture(*choices)
+
+
+def _top_two(row: Sequence[float]) -> list[int]:
+    return sorted(range(len(row)), key=lambda option: (-row[option], option))[:2]
+
+
+def _mixed_cell(widths: tuple[int, int], c: int, reduction: bool, reduced: bool, settings: NetworkSettings) -> Graph:
+    cell, values = begin_cell(widths, c, reduced)
+    for node in range(NODES):
+        incoming = []
+        for k, (source, target) in enumerate(EDGES, start=reduction * len(EDGES)):
+            if target == node:
+                options = tuple(edge_op(op, c, 2 if reduction and source < 2 else 1) for op in OPS)
+                mixed = Mixed("mixed", c, c, categorical=k, options=options)
+                incoming.append(cell(f"node_{node + 2}_from_{source}", mixed, values[source]))
+        values.append(cell(f"node_{node + 2}", Op(SUM), *incoming))
+    return cell.graph(cell("concat", Op(CONCATENATE), *values[2:]))
+
+
+def _cell_by_node(widths: tuple[int, int], c: int, reduction: bool, reduced: bool, settings: NetworkSettings) -> Graph:
+    cell, values = begin_cell(widths, c, reduced)
+    if reduction:
+        values = [cell(f"pool_{i}", Op("max_pool_3x3", c, c, 2), value) for i, value in enumerate(values)]
+    for node in range(NODES):
+        k, sources = 2 * (node + NODES * reduction), range(node + 2)
+        options, places = (Op(IDENTITY, c, c),) * len(sources), tuple((source,) for source in sources)
+        one = Mixed("mixed", c, c, categorical=k, options=options, places=places)
+        read = cell(f"node_{node + 2}_input", one, *(values[source] for source in sources))
+        ops = tuple(edge_op(op, c, 1) for op in OPS)
+        values.append(cell(f"node_{node + 2}", Mixed("mixed", c, c, categorical=k + 1, options=ops), read))
+    return cell.graph(cell("concat", Op(CONCATENATE), *values[2:]))
+
+
 def _node_pairs(node: int, choice: tuple[int, ...]) -> tuple[tuple[str, int], tuple[str, int]]:
     a, b = SOURCES[node][choice[0]]
     return (OPS[choice[1]], a), (OPS[choice[2]], b)
@@ -161,3 +241,4 @@ DARTS = DartsSpace(
     default_channels=36,
     default_cells=20,
 )
+DARTS_BY_NODE = DartsByNode(**vars(DARTS))

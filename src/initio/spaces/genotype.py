@@ -7,11 +7,11 @@ from the same source. The zoo's cells are genotypes; those that lie in the space
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import CONCAT, SUM, Builder, Graph, Op
+from initio.graphs import CONCAT, IDENTITY, SUM, Builder, Graph, Op
 from initio.spaces.base import Cell, Edge, NetworkSettings
 
 GENOTYPE_OPS = (
@@ -28,6 +28,7 @@ GENOTYPE_OPS = (
 MAX_TEXT = 10_000
 MAX_NODES = 16
 LARGE = 96  # from this side on, images get ImageNet's stem
+CellGraph = Callable[[tuple[int, int], int, bool, bool, NetworkSettings], Graph]  # widths, c, reduction, reduced
 FIELDS = ("normal", "normal_concat", "reduce", "reduce_concat")
 
 
@@ -78,58 +79,74 @@ class Genotype:
         )
 
     def network(self, settings: NetworkSettings, channels: int, cells: int) -> Graph:
-        """DARTS' network: stem, `cells` cells with reductions at 1/3 and 2/3 of the depth, pool, classifier.
-
-        Images of 96 pixels and more get ImageNet's stem of stride 8, smaller ones a 3x3 convolution to 3C channels.
-        The auxiliary head sits behind the second reduction.
-        """
-        net = Builder()
-        c_in, c = settings.shape[0], channels
-        if large := min(settings.shape[1:]) >= LARGE:
-            before = net("stem_1", Op("stem_large_1", c_in, c), 0)
-            last = net("stem_2", Op("relu_conv_3x3", c, c, 2), before)
-            widths, reduced = (c, c), True
-        else:
-            before = last = net("stem", Op("conv3x3-bn", c_in, 3 * c), 0)
-            widths, reduced = (3 * c, 3 * c), False
-        side = -(-min(settings.shape[1:]) // (8 if large else 1))
-        auxiliary = None
-        for number in range(cells):
-            reduction = number in (cells // 3, 2 * cells // 3)
-            if reduction:
-                c, side = 2 * c, -(-side // 2)
-            cell = self._cell_graph(widths, c, reduction, reduced, settings)
-            before, last = last, net(f"cell_{number + 1}", cell, before, last)
-            concat = self.reduce_concat if reduction else self.normal_concat
-            widths, reduced = (widths[1], len(concat) * c), reduction
-            if settings.auxiliary and number == 2 * cells // 3:
-                if side < 6:
-                    raise InputError(f"the auxiliary head needs at least 6x6 positions, not {side}x{side}")
-                head = Op("auxiliary_head", widths[1], settings.classes, side - 5)  # leaves 2x2 positions
-                auxiliary = net("auxiliary", head, last)
-        x = net("pool", Op("global_pool", widths[1], widths[1]), last)
-        return net.graph(net("classifier", Op("linear", widths[1], settings.classes), x), auxiliary)
+        """See `stack`."""
+        return stack(self._cell_graph, settings, channels, cells, (len(self.normal_concat), len(self.reduce_concat)))
 
     def _cell_graph(
         self, widths: tuple[int, int], c: int, reduction: bool, reduced: bool, settings: NetworkSettings
     ) -> Graph:
         """One cell; `reduced` says that the cell before it halved the resolution."""
         pairs, concat = (self.reduce, self.reduce_concat) if reduction else (self.normal, self.normal_concat)
-        cell = Builder(2)
-        first = Op("factorized_reduce", widths[0], c, 2) if reduced else Op("relu_conv_1x1", widths[0], c)
-        values = [cell("input_0", first, 0), cell("input_1", Op("relu_conv_1x1", widths[1], c), 1)]
+        cell, values = begin_cell(widths, c, reduced)
         for node in range(len(pairs) // 2):
             incoming = []
             for place, (kind, source) in enumerate(pairs[2 * node : 2 * node + 2]):
                 stride = 2 if reduction and source < 2 else 1
                 name = f"node_{node + 2}_from_{source}_{'ab'[place]}"
-                identity = kind == "skip_connect" and stride == 1
-                edge = cell(name, Op("identity" if identity else kind, c, c, stride), values[source])
-                if settings.drop_path and not identity:
+                op = edge_op(kind, c, stride)
+                edge = cell(name, op, values[source])
+                if settings.drop_path and op.kind != IDENTITY:
                     edge = cell(f"{name}_drop", Op("drop_path", c, c), edge)
                 incoming.append(edge)
             values.append(cell(f"node_{node + 2}", Op(SUM), *incoming))
         return cell.graph(cell("concat", Op(CONCAT), *(values[i] for i in concat)))
+
+
+def edge_op(kind: str, c: int, stride: int) -> Op:
+    """The operation on an edge; a skip is the identity unless it halves the resolution."""
+    return Op(IDENTITY if kind == "skip_connect" and stride == 1 else kind, c, c, stride)
+
+
+def begin_cell(widths: tuple[int, int], c: int, reduced: bool) -> tuple[Builder, list[int]]:
+    """A cell with its two inputs brought to c channels and one resolution."""
+    cell = Builder(2)
+    first = Op("factorized_reduce", widths[0], c, 2) if reduced else Op("relu_conv_1x1", widths[0], c)
+    return cell, [cell("input_0", first, 0), cell("input_1", Op("relu_conv_1x1", widths[1], c), 1)]
+
+
+def stack(
+    cell: CellGraph, settings: NetworkSettings, channels: int, cells: int, nodes: tuple[int, int]
+) -> Graph:
+    """DARTS' network: stem, `cells` cells with reductions at 1/3 and 2/3 of the depth, pool, classifier.
+
+    Images of 96 pixels and more get ImageNet's stem of stride 8, smaller ones a 3x3 convolution to 3C channels. The
+    auxiliary head sits behind the second reduction. `nodes` counts what a normal and a reduction cell concatenate.
+    """
+    net = Builder()
+    c_in, c = settings.shape[0], channels
+    if large := min(settings.shape[1:]) >= LARGE:
+        before = net("stem_1", Op("stem_large_1", c_in, c), 0)
+        last = net("stem_2", Op("relu_conv_3x3", c, c, 2), before)
+        widths, reduced = (c, c), True
+    else:
+        before = last = net("stem", Op("conv3x3-bn", c_in, 3 * c), 0)
+        widths, reduced = (3 * c, 3 * c), False
+    side = -(-min(settings.shape[1:]) // (8 if large else 1))
+    auxiliary = None
+    for number in range(cells):
+        reduction = number in (cells // 3, 2 * cells // 3)
+        if reduction:
+            c, side = 2 * c, -(-side // 2)
+        graph = cell(widths, c, reduction, reduced, settings)
+        before, last = last, net(f"cell_{number + 1}", graph, before, last)
+        widths, reduced = (widths[1], nodes[reduction] * c), reduction
+        if settings.auxiliary and number == 2 * cells // 3:
+            if side < 6:
+                raise InputError(f"the auxiliary head needs at least 6x6 positions, not {side}x{side}")
+            head = Op("auxiliary_head", widths[1], settings.classes, side - 5)  # leaves 2x2 positions
+            auxiliary = net("auxiliary", head, last)
+    x = net("pool", Op("global_pool", widths[1], widths[1]), last)
+    return net.graph(net("classifier", Op("linear", widths[1], settings.classes), x), auxiliary)
 
 
 def _listed(values: Sequence[object]) -> str:

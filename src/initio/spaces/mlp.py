@@ -22,8 +22,8 @@ EXAMPLE = "mlp:relu,tanh,relu;skips=1"
 class MlpSpace(GraphSpace):
     """f₁ = σ₁(W₁x), f_l = σ_l(W_l f_{l−1}) + α_{l−1} f_{l−1}, f = W_L f_{L−1}, for one depth L.
 
-    Written `mlp:relu,tanh,relu;skips=1`: the activations of layers 1 to L − 1, then the numbers l with α_l = 1, where α_l
-    is the skip around layer l + 1; the part after the semicolon is left out when there is no skip.
+    Written `mlp:relu,tanh,relu;skips=1`: the activations of layers 1 to L − 1, then the numbers l with α_l = 1, where
+    α_l is the skip around layer l + 1; the part after the semicolon is left out when there is no skip.
 
     >>> space = mlp_space(4)
     >>> arch = space.parse("mlp:relu,tanh,relu;skips=1")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import SUM, Builder, Graph, Op, prune
+from initio.graphs import SUM, Builder, Graph, Mixed, Op, prune
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings
 
@@ -75,6 +76,18 @@ class NB201Space(GraphSpace):
 
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
         """3x3 stem, 3 stages of `cells` cells (5) at C, 2C, 4C channels (16), a residual reduction between stages."""
+
+        def cell(c: int) -> Graph:
+            graph = cell_graph(arch, c)
+            return prune(graph) if settings.prune else graph
+
+        return self._stacked(cell, settings)
+
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """The same network with one categorical an edge, shared by all cells."""
+        return self._stacked(mixed_cell, settings)
+
+    def _stacked(self, cell: Callable[[int], Graph], settings: NetworkSettings) -> Graph:
         c, cells = self.size(settings)
         net = Builder()
         x = net("stem", Op("conv3x3-bn", settings.shape[0], c), 0)
@@ -82,10 +95,9 @@ class NB201Space(GraphSpace):
             if stage:
                 x = net(f"reduction_{stage}", Op("residual_reduce", c, 2 * c, 2), x)
                 c *= 2
-            cell = cell_graph(arch, c)
-            cell = prune(cell) if settings.prune else cell
+            graph = cell(c)
             for number in range(cells):
-                x = net(f"stage_{stage + 1}_cell_{number + 1}", cell, x)
+                x = net(f"stage_{stage + 1}_cell_{number + 1}", graph, x)
         x = net("head", Op("bn_relu", c, c), x)
         x = net("pool", Op("global_pool", c, c), x)
         return net.graph(net("classifier", Op("linear", c, settings.classes), x))
@@ -101,12 +113,21 @@ class NB201Space(GraphSpace):
 
 def cell_graph(arch: Architecture, channels: int) -> Graph:
     """The cell as written: six edges, three sums."""
+    return _cell([Op(_kind(op), channels, channels) for op in arch.choices])
+
+
+def mixed_cell(channels: int) -> Graph:
+    """The cell of the supernet: every edge is one of five operations."""
+    options = tuple(Op(_kind(op), channels, channels) for op in range(len(OPS)))
+    return _cell([Mixed("mixed", channels, channels, categorical=k, options=options) for k in range(len(EDGES))])
+
+
+def _cell(edges: Sequence[Op]) -> Graph:
     cell = Builder()
     values = [0]
-    edges = list(zip(EDGES, arch.choices, strict=True))
     for node in (1, 2, 3):
         incoming = [
-            cell(f"edge_{s}_{t}", Op(_kind(op), channels, channels), values[s]) for (s, t), op in edges if t == node
+            cell(f"edge_{s}_{t}", op, values[s]) for (s, t), op in zip(EDGES, edges, strict=True) if t == node
         ]
         values.append(cell(f"node_{node}", Op(SUM), *incoming))
     return cell.graph(values[-1])

@@ -1,4 +1,4 @@
-"""The neural tangent kernel of infinitely wide networks with mixed activations and skips, and its finite counterpart."""
+"""The neural tangent kernel of infinitely wide networks with mixed activations and skips, and at finite width."""
 
 from initio.kernels.infinite.duals import ETA, Dual, dual
 from initio.kernels.infinite.finite import finite_ntk

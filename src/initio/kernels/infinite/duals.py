@@ -1,16 +1,17 @@
 """Dual activations: the second moments of an activation under a Gaussian, and of its derivative.
 
 For a centred Gaussian pair (u, v) with variances a, b and correlation ρ, the kernel of a layer needs E[σ(u) σ(v)] and
-E[σ'(u) σ'(v)]; skips need the mean E[σ(u)] too. The second is the first's derivative by the covariance (Price's theorem).
+E[σ'(u) σ'(v)]; skips need the mean E[σ(u)] too. The second is the first's derivative by the covariance (Price).
 
 - identity, ReLU, LeakyReLU(η): the arc-cosine formulas, closed form.
 - Erf, GELU: closed form, with h_s(x) = Φ(s x) − 1/2 as the only building block (`Mixture`).
-- Sigmoid − 1/2, Tanh, Swish: the logistic distribution is a Gaussian with a random standard deviation 2κ, where κ follows
-  Kolmogorov's law, so sigmoid(x) − 1/2 = E_κ[h_{1/(2κ)}(x)]. The trapezoidal rule in log κ turns that into a sum of 27
-  terms that is exact to 2e-15, relatively and for every x. Their duals are double sums of closed forms, good for any variance.
+- Sigmoid − 1/2, Tanh, Swish: the logistic distribution is a Gaussian with a random standard deviation 2κ, where κ
+  follows Kolmogorov's law, so sigmoid(x) − 1/2 = E_κ[h_{1/(2κ)}(x)]. The trapezoidal rule in log κ turns that into a
+  sum of 27 terms that is exact to 2e-15, relatively and for every x. Their duals are double sums of closed forms, good
+  for any variance.
 
-Nothing is singular at ρ = ±1 and every term of an odd activation's dual has the same sign, so small variances keep their
-relative accuracy.
+Nothing is singular at ρ = ±1 and every term of an odd activation's dual has the same sign, so small variances keep
+their relative accuracy.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Mixture(Dual):
         H = E[h_s(u) h_t(v)]     = arctan(stc / D) / 2π,              dH/dc = H'
         P = E[u h_s(u) v h_t(v)] = cH + H' (ab − c² + c²/A + c²/B),   dP/dc = H + cH' (1/A + 1/B + 1/D²)
 
-    (Stein's lemma, applied twice), and the derivatives are the derivative kernels. A gated activation has the moments c/4 + P and 1/4 + dP/dc; the cross
+    by Stein's lemma, applied twice, and the derivatives are the derivative kernels. A gated activation has the moments c/4 + P and 1/4 + dP/dc; the cross
     terms are odd and vanish.
     """
 
@@ -136,8 +137,8 @@ class Mixture(Dual):
         return q / math.sqrt(2 * math.pi) * sum(terms, torch.zeros_like(q))
 
     def moments(self, a: Tensor, b: Tensor, rho: Tensor) -> Moments:
-        """The double sum of the class; slow (hundreds of arcsines an entry) and good everywhere."""
-        shape = torch.broadcast_shapes(a.shape, b.shape, rho.shape)
+        """The double sum of the class; slow (hundreds of arctangents an entry) and good everywhere."""
+        shape = (a + b + rho).shape
         a, b, rho = a.expand(shape), b.expand(shape), rho.expand(shape)
         same = bool(torch.equal(a, b))
         flat = [tensor.reshape(-1) for tensor in (a, b, rho)]
@@ -164,7 +165,7 @@ class Mixture(Dual):
         """A table for equal variances, the Hermite series for different ones, the double sum where that is long."""
         from initio.kernels.infinite.fast import hermite_pairs, table_pairs
 
-        if len(self.scales) == 1:
+        if len(self.scales) == 1 or len(q_rows) * len(q_columns) <= FEW:
             return super().pairs(q_rows, q_columns, gain)
         low = torch.minimum(q_rows.min(), q_columns.min())
         high = torch.maximum(q_rows.max(), q_columns.max())
@@ -174,6 +175,7 @@ class Mixture(Dual):
 
 
 EQUAL = 1e-13  # variances that agree to this relative difference are treated as one
+FEW = 512  # entries for which no table or series pays
 BLOCK = 16384  # terms of the double sum at a time, so that its temporaries stay in cache
 
 

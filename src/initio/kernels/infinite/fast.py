@@ -1,12 +1,13 @@
 """Two fast ways to evaluate the dual of a `Mixture` on blocks of a matrix; both agree with its double sum.
 
-**Table**, when all variances are equal, as for inputs on a sphere: the dual is then a function of ρ alone. It is even or
-odd in ρ and analytic in t = arsinh(arccos|ρ| / δ) in a strip of half-width π/2 around the real axis, with δ the distance
-of the nearest singularity of the arcsines. Cells of width 1/4 with polynomials of degree 10 leave an error near 1e-15.
+**Table**, when all variances are equal, as for inputs on a sphere: the dual is then a function of ρ alone. It is even
+or odd in ρ and analytic in t = arsinh(arccos|ρ| / δ) in a strip of half-width π/2 around the real axis, with δ the
+distance of the nearest singularity of the arctangents. Cells of width 1/4 with polynomials of degree 10 leave an error
+near 1e-15.
 
-**Hermite series**, when variances differ: the n-th term is f_n(a) f_n(b) ρ^pₙ, an outer product. By Cauchy-Schwarz, what
-is cut off is at most the geometric mean of the two diagonal tails, which are known exactly; the series is used only if
-that is below 1e-13 of the diagonal with at most 256 terms.
+**Hermite series**, when variances differ: the n-th term is f_n(a) f_n(b) ρ^pₙ, an outer product. By Cauchy-Schwarz,
+what is cut off is at most the geometric mean of the two diagonal tails, which are known exactly; the series is used
+only if that is below 1e-13 of the diagonal with at most 256 terms.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+from numpy.polynomial.chebyshev import cheb2poly
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -67,10 +69,10 @@ def hermite_terms(dual: Mixture, q: Tensor, terms: int) -> Tensor:
     """f_n(q), one row a term: the normalised Hermite coefficients of σ(√q z), up to sign.
 
     With rᵢ = sᵢ²q / (1 + sᵢ²q) and α_n = Σ wᵢ rᵢ^(n+1/2), an odd activation has the coefficients
-    √(C(2n, n) 4⁻ⁿ / (2π(2n+1))) α_n of degree 2n+1; x times it has √(q γ_n / 2π) (2n α_{n−1} − (2n−1) α_n) of degree 2n,
-    γ_n = ((2n−3)!!)² / (2n)!.
+    √(C(2n, n) 4⁻ⁿ / (2π(2n+1))) α_n of degree 2n+1; x times it has √(q γ_n / 2π) (2n α_{n−1} − (2n−1) α_n) of degree
+    2n, γ_n = ((2n−3)!!)² / (2n)!.
     """
-    w, s = (torch.tensor(x, dtype=q.dtype)[:, None] for x in (dual.weights, dual.scales))
+    s = torch.tensor(dual.scales, dtype=q.dtype)[:, None]
     r = (s * s * q / (1 + s * s * q)).clamp_min(TINY)
     n = torch.arange(terms, dtype=q.dtype)[:, None]
     alpha = torch.zeros(terms, len(q), dtype=q.dtype)
@@ -135,14 +137,17 @@ def _coefficients(dual: Mixture, q: Tensor, delta: float, cells: int) -> tuple[T
     Of a gated activation only the part beside x/2 is tabulated, since that part has a parity.
     """
     k = torch.arange(DEGREE + 1, dtype=torch.float64)
-    x = torch.cos(math.pi * (k + 0.5) / (DEGREE + 1))
-    t = (torch.arange(cells, dtype=torch.float64)[:, None] + (x + 1) / 2) * WIDTH
-    rho = torch.cos(delta * torch.sinh(t))
-    value, slope = _values(dual, q, rho.reshape(1, -1))
+    angle = math.pi * (k + 0.5) / (DEGREE + 1)
+    t = (torch.arange(cells, dtype=torch.float64)[:, None] + (torch.cos(angle) + 1) / 2) * WIDTH
+    rho = torch.cos(delta * torch.sinh(t)).reshape(1, -1)
+    value, slope = _values(dual, q, rho)
     if dual.gated:
-        value, slope = value - 0.25 * q * rho.reshape(1, -1), slope - 0.25
-    inverse = torch.linalg.inv(x[:, None] ** k)
-    table = inverse @ torch.stack([value.reshape(cells, -1), slope.reshape(cells, -1)]).transpose(1, 2)
+        value, slope = value - 0.25 * q * rho, slope - 0.25
+    chebyshev = torch.cos(k[:, None] * angle) * (2 / (DEGREE + 1))  # from values to Chebyshev coefficients
+    chebyshev[0] /= 2
+    powers = torch.tensor([cheb2poly([0] * n + [1]).tolist() + [0] * (DEGREE - n) for n in range(DEGREE + 1)]).double()
+    values = torch.stack([value.reshape(cells, -1), slope.reshape(cells, -1)])
+    table = powers.T @ (chebyshev @ values.transpose(1, 2))
     return table[0].contiguous(), table[1].contiguous()
 
 

@@ -28,8 +28,8 @@ def finite_ntk(
 ) -> Kernel:
     """The kernel JJᵀ of one random network, and the covariance of its outputs over the last layer's weights.
 
-    Layer l's gradient is an outer product of what it reads, a, and what reaches its output, δ, so its share of the kernel
-    is (aaᵀ) ∘ (δδᵀ) and no gradient is ever stored. Weights are i.i.d. N(0, 1) in the scaling of `recursion`.
+    Layer l's gradient is an outer product of what it reads, a, and what reaches its output, δ, so its share of the
+    kernel is (aaᵀ) ∘ (δδᵀ) and no gradient is ever stored. Weights are i.i.d. N(0, 1) in the scaling of `recursion`.
     """
     names, alphas = check_architecture(activations, skips)
     if width < 1:

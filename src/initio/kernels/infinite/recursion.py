@@ -4,14 +4,14 @@ The network of depth L whose limit is taken, in the scaling that [Eigen, Lemma 1
 
     f₁ = σ₁(W₁ x),   f_l = σ_l(√(2/m) W_l f_{l−1}) + α_{l−1} f_{l−1},   f = √(2/m) ⟨W_L, f_{L−1}⟩
 
-Names are the lemma's: A^(l) is the covariance of what the l-th weights read (times 2), G^(l) that of the activations alone,
-Ġ^(l) that of their derivatives. With S^(1) = 0 the sum of the lemma is the recursion
+Names are the lemma's: A^(l) is the covariance of what the l-th weights read (times 2), G^(l) that of the activations
+alone, Ġ^(l) that of their derivatives. With S^(1) = 0 the sum of the lemma is the recursion
 
     S^(l+1) = (Ġ^(l+1) + α_{l−1}) ∘ S^(l) + F^(l) ∘ Ġ^(l+1),      K^(L) = F^(L) + S^(L).
 
-`exact`: F = A, and A^(l+1) = G^(l+1) + α (A^(l) + 2 (s mᵀ + m sᵀ)) with s = E[σ_l], m = E[f_{l−1}] for each input: a unit's
-new activation and its skipped value are independent but need not have mean zero. `printed`: the lemma to the letter, F = G
-and no cross term. They agree without skips; a wide network decides for `exact` with them (tests, benchmarks).
+`exact`: F = A, and A^(l+1) = G^(l+1) + α (A^(l) + 2 (s mᵀ + m sᵀ)) with s = E[σ_l], m = E[f_{l−1}] for each input: a
+unit's new activation and its skipped value are independent but need not have mean zero. `printed`: the lemma to the
+letter, F = G and no cross term. They agree without skips; a wide network decides for `exact` with them.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def ntk(
     columns = rows if other is None else _inputs(other, "other")
     if rows.shape[1] != columns.shape[1]:
         raise InputError(f"x has {rows.shape[1]} features and other has {columns.shape[1]}: they must agree")
-    layers, last_rows, last_columns = prepare(rows, columns, duals, alphas, form)
+    layers, last_rows = prepare(rows, columns, duals, alphas, form)
     shape = (len(rows), len(columns))
     nngp, tangent = torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64)
     symmetric = other is None
@@ -154,8 +154,8 @@ def check_architecture(
 
 def prepare(
     rows: Tensor, columns: Tensor, duals: Sequence[Dual], skips: Sequence[bool], form: Form
-) -> tuple[list[Layer], Diagonal, Diagonal]:
-    """All layers, ready for any block, and the diagonals behind the last one."""
+) -> tuple[list[Layer], Diagonal]:
+    """All layers, ready for any block, and the rows' diagonals behind the last one."""
     before = first_diagonal(rows)
     other = before if columns is rows else first_diagonal(columns)
     layers = []
@@ -164,7 +164,7 @@ def prepare(
         layers.append(layer)
         before = advance(before, sigma, layer.s_rows, skip, form, number)
         other = before if columns is rows else advance(other, sigma, layer.s_columns, skip, form, number)
-    return layers, before, other
+    return layers, before
 
 
 def first_diagonal(x: Tensor) -> Diagonal:

@@ -1,0 +1,137 @@
+"""A benchmark's table as arrays: one row for each architecture, one column for each published number.
+
+A table is an .npz file in one of two layouts, recognised by what they hold:
+
+- `ops` (n, 6): NAS-Bench-201, a row for each architecture as written (15,625);
+- `n_vertices`, `adj_bits`, `ops` (n, 5): NAS-Bench-101, a row for each class of isomorphic cells, with the
+  benchmark's hashes in the file `..._hash64.npz` beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from initio.errors import InputError, did_you_mean
+from initio.records import Architecture
+from initio.spaces import NB101, NB201
+
+DATA_FOLDER = "INITIO_DATA"  # the environment variable that names the folder of tables and data
+
+Row = tuple[int, Architecture, Architecture]  # number, architecture as written, its canonical representative
+
+
+@dataclass(frozen=True)
+class Table(ABC):
+    """An open table of the space `space`."""
+
+    path: Path
+    space: str
+    length: int
+    columns: tuple[str, ...] = field(repr=False)
+
+    @abstractmethod
+    def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
+        """The rows whose canonical architecture is one of these, in the table's order."""
+
+    def column(self, name: str) -> np.ndarray:
+        """A column as float64, NaN where the table has no value."""
+        if name not in self.columns:
+            raise InputError(f"{self.path} has no column {name!r}: {did_you_mean(name, list(self.columns))}")
+        with _open(self.path) as arrays:
+            values: np.ndarray = arrays[name].astype(np.float64)
+            return values
+
+
+@dataclass(frozen=True)
+class NB201Table(Table):
+    """NAS-Bench-201: the table lists every architecture as written."""
+
+    def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
+        """All members of the classes."""
+        with _open(self.path) as arrays:
+            ops = arrays["ops"].tolist()
+        for number, choices in enumerate(ops):
+            written = NB201.architecture(*choices)
+            if (representative := NB201.canonical(written)) in representatives:
+                yield number, written, representative
+
+
+@dataclass(frozen=True)
+class NB101Table(Table):
+    """NAS-Bench-101: the table lists classes, found by their hash."""
+
+    def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
+        """One row for each representative that the benchmark holds."""
+        beside = self.path.with_name(f"{self.path.stem}_hash64.npz")
+        with _open(beside) as arrays:
+            hashes = arrays["hash64"]
+        found = []
+        for arch in representatives:
+            key = np.uint64(int(NB101.graph_hash(arch)[:16], 16))
+            number = int(np.searchsorted(hashes, key))
+            if number < len(hashes) and hashes[number] == key:
+                found.append((number, arch, arch))
+        yield from sorted(found)
+
+
+def split_target(text: str) -> tuple[str, str]:
+    """TABLE:COLUMN in its two parts.
+
+    >>> split_target("nb201_tss.npz:test_c10_nb201")
+    ('nb201_tss.npz', 'test_c10_nb201')
+    """
+    table, colon, column = text.rpartition(":")
+    if not colon or not table or not column:
+        raise InputError(f"the target must be TABLE:COLUMN, as in nb201_tss.npz:test_c10_nb201, not {text!r}")
+    return table, column
+
+
+def open_table(name: str, folder: Path | str | None = None) -> Table:
+    """The table in the file `name`, or in the file of that name in `folder` or in the folder of INITIO_DATA."""
+    path = _find(name, folder)
+    with _open(path) as arrays:
+        names = set(arrays.files)
+        if "ops" not in names:
+            raise InputError(f"{path} is not a benchmark's table that Initio knows: it has no array 'ops'")
+        ops = arrays["ops"]
+        columns = tuple(sorted(_numbers(arrays, len(ops))))
+    if {"adj_bits", "n_vertices"} <= names:
+        return NB101Table(path, "nb101", len(ops), columns)
+    if ops.ndim == 2 and ops.shape[1] == 6:
+        return NB201Table(path, "nb201", len(ops), columns)
+    raise InputError(f"{path} is not a benchmark's table that Initio knows: 'ops' has shape {ops.shape}")
+
+
+def _numbers(arrays: np.lib.npyio.NpzFile, length: int) -> Iterator[str]:
+    for name in arrays.files:
+        values = arrays[name]
+        if name != "adj_bits" and values.shape == (length,) and values.dtype.kind in "fiu":
+            yield name
+
+
+def _find(name: str, folder: Path | str | None) -> Path:
+    folders = [Path(place) for place in (folder, os.environ.get(DATA_FOLDER)) if place]
+    candidates = [Path(name), *(place / end for place in folders for end in (name, f"{name}.npz"))]
+    for path in candidates:
+        if path.is_file():
+            return path
+    where = " or in ".join(map(str, folders))
+    hint = f"and in {where}" if folders else f"and {DATA_FOLDER} names no folder to look in"
+    raise InputError(f"there is no table {name!r} here {hint}")
+
+
+def _open(path: Path) -> np.lib.npyio.NpzFile:
+    try:
+        arrays = np.load(path, allow_pickle=False)
+        if isinstance(arrays, np.lib.npyio.NpzFile):
+            return arrays
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"the table {path} cannot be read: {error}") from None
+    raise InputError(f"the table {path} is not an .npz file")

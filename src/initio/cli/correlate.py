@@ -1,0 +1,164 @@
+"""`initio correlate --store S --target TABLE:COLUMN`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from initio.errors import InputError
+
+if TYPE_CHECKING:
+    from initio.analysis.relate import Relation
+    from initio.benchmarks import Table
+
+
+@dataclass(frozen=True)
+class Correlate:
+    """Compares scores with a benchmark's published numbers, and with each other.
+
+    Args:
+        target: the published number to be ranked, TABLE:COLUMN as in nb201_tss.npz:test_c10_nb201. TABLE is a file, or
+            the name of one in the folder of --data or INITIO_DATA.
+        store: file with scores, or the name of scores that come with Initio.
+        metrics: names with commas between them; by default all that the store has.
+        where: which scores to take if the store has several kinds, as in cells=5,batch_norm=frozen.
+        sample: compare on this many random architectures, those of `initio score SPACE --sample`, instead of all.
+        seed: of that sample.
+        top: the k of top-k regret and nDCG.
+        fit: column by which the two parameters of HNAS's bounds are fitted; by default the target itself, as in the paper.
+        t: F(x) = x^2t in HNAS's bounds; 0.5 gives |x|.
+        data: folder with the table; by default that of INITIO_DATA.
+        json: print JSON instead of tables.
+    """
+
+    target: str
+    store: str = "scores.db"
+    metrics: str | None = None
+    where: str | None = None
+    sample: int | None = None
+    seed: int = 0
+    top: int = 10
+    fit: str | None = None
+    t: float = 1.0
+    data: str | None = None
+    json: bool = False
+
+    def run(self) -> None:
+        """Prints how metrics agree with the target, how HNAS's bounds do, and how metrics agree with each other."""
+        from initio.analysis.relate import relate
+        from initio.benchmarks import open_table, split_target
+        from initio.store import Store, find_store
+
+        name, column = split_target(self.target)
+        table = open_table(name, self.data)
+        metrics = [part.strip() for part in self.metrics.split(",")] if self.metrics else []
+        with Store(find_store(self.store), read_only=True) as store:
+            relation = relate(
+                store, table, column, where=where_clause(self.where), metrics=metrics, only=self._only(table)
+            )
+        fit = None if self.fit is None else table.column(self.fit)[list(relation.rows)]
+        tables = {
+            "metrics": _metric_rows(relation, self.top),
+            "bounds": [_bound_row(row) for row in relation.bounds(fit, t=self.t)],
+            "between": {f"{a},{b}": value for (a, b), value in relation.between().items()},
+        }
+        if self.json:
+            facts = {"target": self.target, "architectures": len(relation.rows), "networks": relation.networks}
+            print(json.dumps(facts | tables, indent=2))
+            return
+        _print_head(relation, table, column)
+        _print_metrics(tables["metrics"], self.top)
+        _print_bounds(tables["bounds"], self.fit or column)
+        _print_between(relation)
+
+    def _only(self, table: Table) -> list[Any] | None:
+        if self.sample is None:
+            return None
+        from initio.pool import sample
+        from initio.spaces import get_space
+
+        return list(sample(get_space(table.space), self.sample, self.seed))
+
+
+def where_clause(text: str | None) -> dict[str, str]:
+    """`name=value` with commas between them.
+
+    >>> where_clause("cells=5, batch_norm=frozen")
+    {'cells': '5', 'batch_norm': 'frozen'}
+    """
+    out: dict[str, str] = {}
+    for part in (text or "").split(",") if text else []:
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name or not value:
+            raise InputError(f"--where must look like cells=5,batch_norm=frozen, not {text!r}")
+        out[name.replace("-", "_")] = value
+    return out
+
+
+def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
+    return [
+        {"metric": name, **asdict(found), "spread": relation.spread(name)}
+        for name, found in relation.agreements(top).items()
+    ]
+
+
+def _bound_row(row: Any) -> dict[str, Any]:
+    return asdict(row)
+
+
+# --- tables for people ------------------------------------------------------------
+
+
+def _print_head(relation: Relation, table: Table, column: str) -> None:
+    groups = [scores.group for scores in relation.scores]
+    first = next(group for group in groups if group.data)
+    settings = ", ".join(f"{name}={value}" for name, value in first.settings)
+    print(f"{column} of {table.path.name}: {len(relation.rows):,} architectures, {relation.networks:,} networks")
+    print(
+        f"scores on {first.source or 'data'} ({first.data}), seeds {max(group.seeds for group in groups)}: {settings}"
+    )
+
+
+def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:
+    width = max(len("metric"), *(len(row["metric"]) for row in rows))
+    print(f"\n{'metric':<{width}}  spearman   ±seeds  kendall  top-{top} regret  nDCG@{top}       used  undefined")
+    by_size = sorted(rows, key=lambda row: -abs(row["spearman"] or 0.0))
+    for row in by_size:
+        print(
+            f"{row['metric']:<{width}}  {_number(row['spearman']):>8}  {_number(row['spread']):>7}  "
+            f"{_number(row['kendall']):>7}  {_number(row['regret'], 2):>{11 + len(str(top))}}  "
+            f"{_number(row['ndcg']):>{5 + len(str(top))}}  {row['used']:>9,}  {row['undefined']:>9,}"
+        )
+
+
+def _print_bounds(rows: list[dict[str, Any]], fitted: str) -> None:
+    if not rows:
+        return
+    print(
+        f"\nHNAS's bounds against the error; ν (a quantile of M²) and the weight 10^s of the trade-off fitted to {fitted}"
+    )
+    width = max(len(row["metric"]) for row in rows)
+    print(f"{'M':<{width}}  {'bound':<14}  spearman  kendall      ν     s")
+    for row in rows:
+        by = row["trade_off"]
+        free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}" if by else ""
+        print(
+            f"{row['metric']:<{width}}  {row['bound']:<14}  {_number(row['spearman']):>8}  "
+            f"{_number(row['kendall']):>7}  {free}".rstrip()
+        )
+
+
+def _print_between(relation: Relation) -> None:
+    names = [scores.metric for scores in relation.scores]
+    table = relation.between()
+    width = max(map(len, names))
+    print("\nSpearman between metrics")
+    print(" " * (width + 4) + "".join(f"{number:>6}" for number in range(1, len(names) + 1)))
+    for number, a in enumerate(names, start=1):
+        cells = "".join(f"{_number(table[a, b], 2):>6}" for b in names[:number])
+        print(f"{number:>2}  {a:<{width}}{cells}")
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,243 @@
+"""`initio score SPACE`."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from initio.errors import InputError
+from initio.spaces import NetworkSettings, Space, get_space
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from initio.pool import Job, Progress
+    from initio.records import Architecture, Evaluation
+
+EVERY = 10.0  # seconds between two lines of progress, where there is no terminal
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+
+@dataclass(frozen=True)
+class Score:
+    """Scores architectures into a store; the same command again goes on where it stopped.
+
+    Args:
+        space: name of the search space; `initio spaces` lists them.
+        metrics: names with commas between them, or all; `initio metrics` explains them.
+        all: score every architecture of the space.
+        sample: score this many different random architectures.
+        archs: score the architectures in this text file, one a line.
+        sample_seed: of the random architectures; by default the seed.
+        data: noise, digits, a file or a folder; docs/data.md lists all kinds.
+        labels: the data's own labels, or random ones.
+        batch_size: inputs in the one batch that all networks see.
+        channels: width of the first stage; by default the space's published one.
+        cells: cells in a stage (nb201, nb101) or in all (darts); by default the published number.
+        norm: batch norm with scale and offset, without, or none.
+        init: how weights are drawn.
+        reduction: of a network's outputs for its kernel.
+        batch_norm: what the gradient of one sample is where batch norm couples samples.
+        parameterisation: standard, or ntk, which divides a weight's squared gradient by its fan-in.
+        parameters: which parameters count, all or the weights of convolutions and linear layers.
+        loss: of the gradient metrics.
+        dtype: precision of the network's arithmetic.
+        memory: what a process should stay below, as in 600MB; by default there is no limit.
+        seed: of the batch and, with the repeat added, of the weights.
+        repeats: how many initialisations of each network are scored.
+        workers: processes, each of one thread; the values do not depend on it.
+        store: file that keeps the scores; it is made when it is not there.
+        export: also write the scores of these architectures to this .csv or .parquet file.
+    """
+
+    space: str
+    metrics: str = "all"
+    all: bool = False
+    sample: int | None = None
+    archs: str | None = None
+    sample_seed: int | None = None
+    data: str = "noise"
+    labels: Literal["true", "random"] = "true"
+    batch_size: int = 64
+    channels: int | None = None
+    cells: int | None = None
+    norm: Literal["affine", "plain", "none"] = "affine"
+    init: Literal["lecun", "xavier", "he", "torch"] = "lecun"
+    reduction: Literal["label", "sum", "all"] = "label"
+    batch_norm: Literal["frozen", "coupled", "hooked"] = "frozen"
+    parameterisation: Literal["standard", "ntk"] = "standard"
+    parameters: Literal["all", "weights"] = "all"
+    loss: Literal["cross_entropy", "mse"] = "cross_entropy"
+    dtype: Literal["float32", "float64"] = "float32"
+    memory: str | None = None
+    seed: int = 0
+    repeats: int = 1
+    workers: int = 1
+    store: str = "scores.db"
+    export: str | None = None
+
+    def run(self) -> None:
+        """Scores with progress on stderr, then sums up."""
+        from initio.export import check_export, export
+        from initio.pool import rows, score_pool
+        from initio.store import Store
+
+        space = get_space(self.space)
+        architectures = self._architectures(space)
+        job = self._job(space)
+        if self.export:
+            check_export(Path(self.export))
+        with Store(self.store) as store:
+            with Reporter() as reporter:
+                ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter)
+            for progress in ended:
+                print(_ended(progress))
+            _print_summary(rows(job, architectures, store))
+            if self.export:
+                export(Path(self.export), space, rows(job, architectures, store))
+                print(f"exported to {self.export}")
+
+    def _architectures(self, space: Space) -> list[Architecture]:
+        from initio.pool import everything, read_architectures, sample
+
+        if (self.all, self.sample is not None, self.archs is not None).count(True) != 1:
+            raise InputError("say which architectures to score: one of --all, --sample N and --archs FILE")
+        if self.sample is not None:
+            return sample(space, self.sample, self.seed if self.sample_seed is None else self.sample_seed)
+        return list(everything(space)) if self.archs is None else read_architectures(Path(self.archs), space)
+
+    def _job(self, space: Space) -> Job:
+        from initio.data import load
+        from initio.metrics import Options, choose
+        from initio.pool import Job
+
+        metrics = tuple(metric.name for metric in choose(self.metrics))
+        options = Options(
+            reduction=self.reduction,
+            batch_norm=self.batch_norm,
+            parameterisation=self.parameterisation,
+            parameters=self.parameters,
+            loss=self.loss,
+            dtype=self.dtype,
+            memory=None if self.memory is None else byte_count(self.memory),
+        )
+        batch = load(self.data).batch(self.batch_size, self.seed, labels=self.labels)
+        network = NetworkSettings(
+            channels=self.channels,
+            cells=self.cells,
+            classes=batch.classes,
+            shape=batch.shape,
+            norm=self.norm,
+            init=self.init,
+        )
+        return Job(space, batch, metrics, network, options, self.seed, self.repeats)
+
+
+def byte_count(text: str) -> int:
+    """A number of bytes as people write it.
+
+    >>> byte_count("600MB"), byte_count("1.5 GB"), byte_count("4096")
+    (600000000, 1500000000, 4096)
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]?)b?", text.strip().lower())
+    if match is None or float(match[1]) == 0:
+        raise InputError(f"--memory must be a number of bytes as in 600MB or 2GB, not {text!r}")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+# --- progress -----------------------------------------------------------------
+
+
+class Reporter:
+    """Progress on stderr: a bar on a terminal, elsewhere a line now and then."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._last = time.monotonic()
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[text]}"),
+                console=self._console,
+                transient=True,
+            )
+
+    def __enter__(self) -> Reporter:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note of how far the run is."""
+        if self._bar:
+            if progress.phase not in self._tasks:
+                task = self._bar.add_task(progress.phase, total=progress.total, text="")
+                self._tasks[progress.phase] = task
+            self._bar.update(self._tasks[progress.phase], completed=progress.done, text=state(progress))
+        elif time.monotonic() - self._last > EVERY:
+            self._last = time.monotonic()
+            print(f"{progress.phase}: {state(progress)}", file=sys.stderr, flush=True)
+
+
+def state(progress: Progress) -> str:
+    """How far, how fast, how long.
+
+    >>> from initio.pool import Progress
+    >>> state(Progress("scoring", done=100, total=5260, known=3, seconds=20.0))
+    '100 of 5,260, 5.0 a second, 17 min left'
+    """
+    text = f"{progress.done:,} of {progress.total:,}"
+    if progress.left is not None:
+        text += f", {progress.rate:.1f} a second, {duration(progress.left)} left"
+    return text + (f", workers restarted {progress.restarts} times" if progress.restarts else "")
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(42.2), duration(1000), duration(20_000)
+    ('42 s', '17 min', '5.6 h')
+    """
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def _ended(progress: Progress) -> str:
+    what = "costs counted" if progress.phase == "counting" else "networks scored"
+    rate = f" in {duration(progress.seconds)} ({progress.rate:.1f} a second)" if progress.done else ""
+    restarts = f", workers restarted {progress.restarts} times" if progress.restarts else ""
+    return f"{progress.done:,} {what}{rate}, {progress.known:,} were in the store already{restarts}"
+
+
+def _print_summary(found: Iterable[tuple[Architecture, Evaluation]]) -> None:
+    values: dict[str, list[float]] = {}
+    undefined: dict[str, int] = {}
+    for _, e in found:
+        values.setdefault(e.metric, []).extend([] if e.value is None else [e.value])
+        undefined[e.metric] = undefined.get(e.metric, 0) + (e.value is None)
+    width = max(map(len, values), default=0)
+    print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
+    for name, numbers in values.items():
+        median = f"{statistics.median(numbers):12.6g}" if numbers else f"{'none':>12}"
+        print(f"{name:<{width}}  {len(numbers):>9,}  {undefined[name]:>9,}  {median}")

@@ -1,0 +1,174 @@
+"""`initio search [SPACE]`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from initio.errors import InputError, did_you_mean
+from initio.records import SearchResult, Settings, settings
+from initio.runs import Run
+from initio.spaces import GraphSpace, NetworkSettings, get_space
+
+if TYPE_CHECKING:
+    from initio.search import Problem
+
+# channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
+SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
+
+
+@dataclass(frozen=True)
+class Search:
+    """Chooses an architecture without training and saves the run.
+
+    Args:
+        space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.
+        method: how to search.
+        data: noise, digits, a file or a folder; docs/data.md lists all kinds.
+        labels: the data's own labels, or random ones.
+        seed: the same seed chooses the same architecture.
+        steps: how many architectures are measured.
+        mu: weight of the penalty on a trace above nu.
+        nu: the quantile of the measured traces that serves as ν; 1 for no penalty.
+        batch_size: inputs in a batch.
+        channels: width of the network that scores; by default a thin one.
+        cells: its number of cells.
+        pixels: its images' side.
+        max_params: upper limit on the parameters of the published network, as in 4M or 500k.
+        max_flops: upper limit on its FLOPs on images of 32x32.
+        out: folder of the run; by default a new one below `runs`.
+        resume: go on with this interrupted run, with the settings it was started with.
+    """
+
+    space: str = "darts"
+    method: Literal["nasi"] = "nasi"
+    data: str = "noise"
+    labels: Literal["true", "random"] = "true"
+    seed: int = 0
+    steps: int = 120
+    mu: float = 1.0
+    nu: float = 1.0
+    batch_size: int = 64
+    channels: int | None = None
+    cells: int | None = None
+    pixels: int | None = None
+    max_params: str | None = None
+    max_flops: str | None = None
+    out: str | None = None
+    resume: str | None = None
+
+    FIRST: ClassVar[str] = "space"
+
+    def run(self) -> None:
+        """Searches with progress on stderr, then draws the cell and says where the run is."""
+        if self.resume:
+            run = Run.open(Path(self.resume))
+            planned = Search(**dict(run.plan().settings))  # type: ignore[arg-type]
+            planned._go_on(run)
+        else:
+            self.problem()  # bad input is refused before anything is written
+            plan = SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self)))
+            self._go_on(Run.start(self._folder(), plan))
+
+    def _go_on(self, run: Run) -> None:
+        import torch
+
+        from initio.report import draw_text
+        from initio.search import SEARCHES
+
+        torch.set_num_threads(1)
+        problem = self.problem()
+        search = SEARCHES[self.method](steps=self.steps, mu=self.mu, nu=self.nu)  # type: ignore[call-arg]
+        rows = run.rows()
+        progress = Progress(self.steps, done=len(rows))
+
+        def on_row(row: Settings) -> None:
+            run.append(row)
+            progress.step(row)
+
+        result = search.run(problem, seed=self.seed, rows=rows, on_row=on_row)
+        progress.close()
+        run.finish(result)
+        arch, space = result.chosen[0], problem.space
+        print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
+        print(f"\nchosen  {space.format(arch)}")
+        print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
+
+    def problem(self) -> Problem:
+        """What the options say, checked."""
+        from initio.data import load
+        from initio.search import Limits, Problem
+
+        space = get_space(self.space)
+        channels, cells, pixels = _scoring(space)
+        data = load(f"{self.data}@{self.pixels or pixels}" if "@" not in self.data else self.data)
+        network = NetworkSettings(
+            channels=self.channels or channels, cells=self.cells or cells, classes=data.classes, shape=data.shape
+        )
+        limits = Limits(_amount("--max-params", self.max_params), _amount("--max-flops", self.max_flops))
+        target = NetworkSettings(prune=False, classes=data.classes)
+        return Problem(space, data, network, target, self.batch_size, self.labels, limits)
+
+    def _folder(self) -> Path:
+        if self.out:
+            return Path(self.out)
+        stem = Path("runs") / f"{self.space}-{self.method}-seed{self.seed}"
+        taken = (stem.with_name(f"{stem.name}-{number}") for number in range(2, 10_000))
+        return next(folder for folder in (stem, *taken) if not folder.exists())
+
+
+def _scoring(space: GraphSpace) -> tuple[int, int, int]:
+    family = "nb101" if space.name.startswith("nb1shot1") else space.name
+    if family not in SCORING:
+        raise InputError(f"nasi does not search {space.name}: {did_you_mean(space.name, list(SCORING))}")
+    return SCORING[family]
+
+
+def _amount(option: str, text: str | None) -> int | None:
+    """`4M`, `500k`, `1.5G` or a plain number.
+
+    >>> _amount("--max-params", "1.5M")
+    1500000
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kMG]?)", text.strip())
+    if not match:
+        raise InputError(f"{option}: expected an amount such as 4M, 500k or 120000, got {text!r}")
+    return round(float(match[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]])
+
+
+class Progress:
+    """One line on stderr: step, time left, the best so far; rewritten in a terminal, every ten seconds elsewhere."""
+
+    def __init__(self, total: int, done: int = 0) -> None:
+        self.total, self.done, self.first = total, done, done
+        self.start = self.shown = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+        self.best: tuple[float, str] | None = None
+
+    def step(self, row: Settings) -> None:
+        """Counts a row of the trace."""
+        self.done += 1
+        values = dict(row)
+        value = values.get("trace")
+        if isinstance(value, float) and (self.best is None or value > self.best[0]):
+            self.best = (value, str(values["architecture"]))
+        now = time.monotonic()
+        if self.terminal or now - self.shown > 10 or self.done == self.total:
+            self.shown = now
+            left = (now - self.start) / (self.done - self.first) * (self.total - self.done)
+            best = f", largest trace {self.best[0]:.3g}" if self.best else ""
+            line = f"step {self.done}/{self.total}, {left:.0f} s left{best}"
+            start, end = ("\r", "   ") if self.terminal else ("", "\n")
+            print(start + line, end=end, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Ends the line."""
+        if self.terminal:
+            print(file=sys.stderr)

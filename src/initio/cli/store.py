@@ -1,0 +1,97 @@
+"""`initio store info A`, `initio store diff A B`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import ClassVar
+
+from initio.errors import InputError
+from initio.records import Evaluation
+from initio.store import Group, differences, find_store
+from initio.store import Store as OpenStore
+
+SHOWN = 10  # differences
+
+
+@dataclass(frozen=True)
+class Store:
+    """Looks into a store of scores: `initio store info A`, `initio store diff A B`, `initio store A --pack B.xz`.
+
+    Args:
+        path: the store, or the name of scores that come with Initio.
+        info: say what it holds; this is what happens when nothing else is asked.
+        diff: compare it with this store; the exit code is 1 if a score differs.
+        pack: write a small read-only copy to this file, which must end in .xz.
+    """
+
+    path: str
+    info: bool = False
+    diff: str | None = None
+    pack: str | None = None
+
+    SHORT: ClassVar[dict[str, str]] = {"info": "--info", "diff": "--diff"}  # words, as in `initio store diff A B`
+
+    def run(self) -> None:
+        """Prints what there is, or what differs."""
+        if (self.info, self.diff is not None, self.pack is not None).count(True) > 1:
+            raise InputError("say one thing to do with the store: info, diff or --pack")
+        if self.diff is not None:
+            if _print_differences(find_store(self.diff), find_store(self.path)):
+                raise SystemExit(1)
+            return
+        with OpenStore(find_store(self.path), read_only=True) as store:
+            if self.pack is not None:
+                from initio.store import pack
+
+                pack(store, Path(self.pack))
+                print(f"packed {len(store):,} scores into {self.pack}")
+            else:
+                _print_groups(store.groups())
+
+
+def _print_groups(groups: list[Group]) -> None:
+    """Metrics that were made alike stand together."""
+
+    def made(group: Group) -> tuple[object, ...]:
+        return group.space, group.settings, group.source, group.data
+
+    print(f"{len(groups)} kinds of scores" if groups else "no scores")
+    for (space, settings, source, data), metrics in groupby(groups, key=made):
+        of = f", data {source or '?'} ({data})" if data else ""
+        print(f"\n{space}{of}")
+        print("  " + ", ".join(f"{name}={value}" for name, value in settings))  # type: ignore[attr-defined]
+        for g in metrics:
+            seeds = f" x {g.seeds} seeds" if g.seeds > 1 else ""
+            print(
+                f"  {g.metric:<14} version {g.version}  {g.architectures:>9,} networks{seeds}"
+                f"  {g.undefined:,} undefined, {g.flagged:,} flagged"
+            )
+
+
+def _print_differences(a: Path, b: Path) -> int:
+    count = scores = 0
+    with OpenStore(a, read_only=True) as first, OpenStore(b, read_only=True) as second:
+        scores = len(first)
+        for left, right in differences(first, second):
+            count += 1
+            if count <= SHOWN:
+                print(_difference(left, right))
+    if count > SHOWN:
+        print(f"... and {count - SHOWN:,} more")
+    print(f"{count:,} scores differ" if count else f"the stores are equal: {scores:,} scores")
+    return count
+
+
+def _difference(left: Evaluation | None, right: Evaluation | None) -> str:
+    which = left or right
+    assert which is not None
+    name = f"{which.metric} of {which.architecture.space} {which.architecture.choices}, seed {which.seed}"
+    return f"{name}: {_shown(left)} | {_shown(right)}"
+
+
+def _shown(e: Evaluation | None) -> str:
+    if e is None:
+        return "absent"
+    return f"{e.value!r}{f' ({e.flag})' if e.flag else ''}"

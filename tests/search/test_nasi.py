@@ -1,0 +1,99 @@
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from initio.data import load
+from initio.errors import InputError
+from initio.records import Settings
+from initio.search import Limits, Nasi, Problem
+from initio.search.nasi import design
+from initio.spaces import DARTS, NB201, NetworkSettings
+
+TINY = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
+PROBLEM = Problem(NB201, load("noise:3x8x8:10"), TINY, batch_size=8)
+
+
+def test_the_same_seed_gives_the_same_result_and_another_seed_another_trace() -> None:
+    search = Nasi(steps=6)
+    first = search.run(PROBLEM, seed=0)
+    assert search.run(PROBLEM, seed=0) == first
+    assert search.run(PROBLEM, seed=1).trace != first.trace
+
+
+def test_a_resumed_search_equals_an_uninterrupted_one() -> None:
+    search, heard = Nasi(steps=6), list[Settings]()
+    whole = search.run(PROBLEM, seed=2)
+    resumed = search.run(PROBLEM, seed=2, rows=whole.trace[:4], on_row=heard.append)
+    assert resumed == whole
+    assert tuple(heard) == whole.trace[4:]
+
+
+@pytest.mark.parametrize("space", [NB201, DARTS], ids=lambda space: space.name)
+def test_the_regression_recovers_slopes_that_are_there(space: object) -> None:
+    """T = exp(slopes of the options in use): the fit must find the best architecture of that world."""
+    problem = replace(PROBLEM, space=space)  # type: ignore[arg-type]
+    rng = Random(0)
+    archs = [problem.draw(rng) for _ in range(600)]
+    truth = np.random.default_rng(0).normal(size=design(problem, archs[:1]).shape[1])
+    fit = Nasi(ridge=1e-6).fit(problem, archs, list(np.exp(design(problem, archs) @ truth)))
+    assert fit.explained == pytest.approx(1)
+    chosen = fit.best(problem, archs, seed=0)
+    assert problem.accepts(chosen)
+    best_seen = max(float(value) for value in design(problem, archs) @ truth)
+    assert float((design(problem, [chosen]) @ truth)[0]) >= best_seen
+
+
+def test_standard_errors_shrink_with_more_measurements() -> None:
+    rng, noise = Random(1), np.random.default_rng(1)
+    archs = [PROBLEM.draw(rng) for _ in range(400)]
+    T = list(np.exp(noise.normal(size=400)))
+    few, many = (Nasi().fit(PROBLEM, archs[:n], T[:n]) for n in (100, 400))
+    live = [place for place in range(30) if place % 5]  # `none` is never measured
+    ratio = np.array(many.error)[live].mean() / np.array(few.error)[live].mean()
+    assert ratio == pytest.approx(0.5, abs=0.1)
+
+
+def test_noise_alone_leaves_ties() -> None:
+    rng = Random(1)
+    archs = [PROBLEM.draw(rng) for _ in range(60)]
+    fit = Nasi().fit(PROBLEM, archs, list(np.exp(np.random.default_rng(0).normal(size=60))))
+    assert fit.ties(PROBLEM)
+
+
+def test_nothing_disconnected_and_no_none_is_chosen() -> None:
+    for seed in range(3):
+        chosen = Nasi(steps=5).run(PROBLEM, seed=seed).chosen[0]
+        assert NB201.connected(chosen)
+        assert 0 not in chosen.choices
+
+
+def test_limits_are_kept_or_refused() -> None:
+    limited = replace(PROBLEM, limits=Limits(max_params=400_000))
+    chosen = Nasi(steps=12).run(limited, seed=0).chosen[0]
+    assert limited.accepts(chosen)
+    with pytest.raises(InputError, match="has at most 1 parameters: raise the limit"):
+        Nasi(steps=2).run(replace(PROBLEM, limits=Limits(max_params=1)), seed=0)
+
+
+def test_architectures_without_a_trace_are_left_out() -> None:
+    rng = Random(3)
+    archs = [PROBLEM.draw(rng) for _ in range(20)]
+    T: list[float | None] = list(np.exp(np.random.default_rng(0).normal(size=20)))
+    with_gap = Nasi().fit(PROBLEM, [*archs, PROBLEM.draw(rng)], [*T, None])
+    assert with_gap == Nasi().fit(PROBLEM, archs, T)
+    with pytest.raises(InputError, match="fewer than two"):
+        Nasi().fit(PROBLEM, archs[:3], [None, 1.0, None])
+
+
+def test_the_penalty_clips_at_nu() -> None:
+    T = np.array([1.0, 2.0, 3.0, 100.0])
+    assert Nasi(mu=1, nu=0.75).objective(T).max() == pytest.approx(np.log(np.quantile(T, 0.75)))
+    assert Nasi(nu=1).objective(T) == pytest.approx(np.log(T))
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 1}, {"nu": 0}, {"nu": 1.5}, {"mu": -1}, {"ridge": 0}])
+def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        Nasi(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,27 @@
+"""The examples run, and do what they say."""
+
+from pathlib import Path
+
+import pytest
+
+from examples import look_at_a_space, own_space, train_on_digits
+
+
+def test_look_at_a_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    look_at_a_space.main(tmp_path)
+    assert "different networks" in capsys.readouterr().out
+    assert (tmp_path / "largest.svg").exists()
+
+
+def test_own_space(capsys: pytest.CaptureFixture[str]) -> None:
+    own_space.main()
+    assert len(capsys.readouterr().out.splitlines()) == 8
+
+
+def test_train_on_digits() -> None:
+    assert train_on_digits.main(epochs=2) > 0.5  # chance is 0.1
+
+
+def test_every_example_is_run_here() -> None:
+    examples = {path.stem for path in (Path(__file__).parent.parent / "examples").glob("*.py")}
+    assert examples == {"look_at_a_space", "own_space", "train_on_digits"}
