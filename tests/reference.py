@@ -1,4 +1,4 @@
-"""Slow, obviously right oracles: one sample at a time, stock autograd, float64. Tests and benchmarks compare with them."""
+"""Slow, obviously right oracles: one sample at a time, stock autograd, float64, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -154,7 +154,7 @@ def metric_values(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
     x = x.double()
     m = len(x)
     net = double(model)
-    theta = theta_of(net)
+    theta = [p.detach() for p in theta_of(net)]
     g, Ht = loss_gradients(model, x, y)
     out = {
         "grad": math.sqrt(sum(float((t**2).sum()) for t in g)),
@@ -223,7 +223,7 @@ def fisher(model: nn.Module, x: Tensor, y: Tensor) -> float:
             continue
         product = (z * z.grad).flatten(2).sum(2) if isinstance(module, nn.modules.conv._ConvNd) else z * z.grad
         per_channel = (product**2).mean(0) / 2
-        total += float(sum(per_channel[c] * module.weight[c].numel() for c in range(len(per_channel))))
+        total += sum(float(per_channel[c].detach()) * module.weight[c].numel() for c in range(len(per_channel)))
     return total
 
 
@@ -237,7 +237,9 @@ def synflow(model: nn.Module, shape: tuple[int, ...]) -> float:
             parent = net.get_submodule(name.rpartition(".")[0]) if "." in name else net
             setattr(parent, name.rpartition(".")[2], nn.Identity())
     net(torch.ones(1, *shape, dtype=torch.float64)).sum().backward()
-    total = sum(float((p * p.grad).abs().sum()) for p in net.parameters() if p.grad is not None and p.ndim >= 2)
+    total = sum(
+        float((p.detach() * p.grad).abs().sum()) for p in net.parameters() if p.grad is not None and p.ndim >= 2
+    )
     return math.log(total) if total else -math.inf
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def check_export(path: Path) -> None:
         raise InputError(f"the folder of {str(path)!r} does not exist")
     if path.suffix == ".parquet":
         try:
-            import pyarrow.parquet  # noqa: F401
+            import_module("pyarrow.parquet")
         except ImportError:
             raise InputError(
                 "a .parquet file needs pyarrow: pip install 'initio[parquet]', or export to a .csv file"
@@ -60,9 +61,7 @@ def _write_csv(path: Path, lines: Iterable[tuple[Any, ...]]) -> None:
 
 
 def _write_parquet(path: Path, lines: Iterable[tuple[Any, ...]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = import_module("pyarrow"), import_module("pyarrow.parquet")  # optional, so not imported above
     types = {"seed": pa.int64(), "value": pa.float64(), "version": pa.int64()}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])
     lines = iter(lines)

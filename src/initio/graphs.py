@@ -32,10 +32,10 @@ class Mixed(Op):
     """
 
     categorical: int = 0
-    options: tuple[Op, ...] = ()
+    options: tuple[Op | Graph, ...] = ()
     places: tuple[tuple[int, ...], ...] = ()
 
-    def choose(self, option: int, inputs: tuple[int, ...]) -> tuple[Op, tuple[int, ...]]:
+    def choose(self, option: int, inputs: tuple[int, ...]) -> tuple[Op | Graph, tuple[int, ...]]:
         """One option and what it reads of the step's inputs."""
         return self.options[option], tuple(inputs[i] for i in self.places[option]) if self.places else inputs
 

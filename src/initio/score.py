@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from initio.errors import InputError
 from initio.metrics import METRICS, Options, Value, choose, evaluate
@@ -106,7 +106,8 @@ def score(
             that has `reset_parameters` is drawn again in a copy.
 
     >>> from initio import noise
-    >>> out = score(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), noise((1, 2, 2), classes=2, batch_size=3, seed=0), "params")
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> out = score(model, noise((1, 2, 2), classes=2, batch_size=3, seed=0), "params")
     >>> print(out)
     noise ...   ↑ larger is better, ↓ smaller is better
     params ↑           10
@@ -116,16 +117,25 @@ def score(
     if repeats < 1:
         raise InputError(f"repeats must be at least 1, not {repeats}")
     names = [metric.name for metric in choose(metrics)]
-    if isinstance(model, str):
-        model = parse(model)
+    subject = _subject(model)
     rows = []
     for number, this in enumerate(seeds):
-        if isinstance(model, Architecture):
-            rows.append(score_architecture(model, batch, names, options, settings, this))
+        if isinstance(subject, Architecture):
+            rows.append(score_architecture(subject, batch, names, options, settings, this))
         else:
-            network = materialised(model, batch) if number == 0 else redrawn(materialised(model, batch), this)
+            network = materialised(subject, batch)
+            network = network if number == 0 else redrawn(network, this)
             rows.append(evaluate(network, batch, names, options))
     return Scores(tuple(Score(n, tuple(row[n] for row in rows)) for n in names), batch.source, seeds)
+
+
+def _subject(model: nn.Module | Architecture | str) -> nn.Module | Architecture:
+    if not isinstance(model, str):
+        return model
+    found = parse(model)
+    if not isinstance(found, Architecture):
+        raise InputError(f"{model!r} is a published cell: build it with initio.build and score the module")
+    return found
 
 
 def score_architecture(
@@ -177,7 +187,7 @@ def _is_pair(value: Any) -> bool:
 
 def materialised(model: nn.Module, batch: Batch) -> nn.Module:
     """The model itself, or a copy whose lazy layers have met the batch's shape; torch's generator stays as it was."""
-    if not any(isinstance(p, UninitializedTensorMixin) for p in [*model.parameters(), *model.buffers()]):
+    if not any(is_lazy(p) for p in [*model.parameters(), *model.buffers()]):
         return model
     model = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]), torch.no_grad():

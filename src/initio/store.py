@@ -247,8 +247,8 @@ class Store:
         with self._sentences():
             rows = self._db.execute(
                 "SELECT s.space, t.text, s.data, coalesce(d.source, ''), s.metric, s.version, "
-                "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> '') FROM scores s "
-                "JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
+                "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> '') "
+                "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
                 "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
             ).fetchall()
         return [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]

@@ -42,9 +42,10 @@ def test_what_does_not_exist() -> None:
     kappa = np.array([5.0, np.inf, 5.0, np.nan, 5.0, 5.0, 5.0, 5.0])
     for kind in ("kappa", "non_realisable"):
         found = bound(kind, metric, kappa)  # type: ignore[arg-type]
-        assert np.isnan(found).tolist() == [False, False, True, True, True, False, False, False]
+        assert np.isnan(found).tolist() == [False, False, True, True, False, False, False, False]
         assert np.isposinf(found).tolist() == [True, True] + [False] * 6
     assert np.isnan(bound("non_realisable", np.full(3, np.nan), np.ones(3))).all()
+    assert bound("realisable", -M).tolist() == bound("realisable", M).tolist()
     constant = bound("trade_off", np.full(3, 2.0))
     np.testing.assert_allclose(constant, 0.5)
 

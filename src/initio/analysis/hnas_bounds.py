@@ -58,14 +58,14 @@ def bound(kind: Bound, M: np.ndarray, kappa: np.ndarray | None = None, trade_off
     """The bound of every architecture, NaN where it does not exist.
 
     It does not exist where M or κ is NaN. M = 0 (no gradient at all) and κ = ∞ (a singular kernel) give ∞, the worst
-    value; a negative M, as GraSP can have, gives NaN, since the corollaries are about norms.
+    value. The corollaries are about norms, so of a metric with a sign, as GraSP has, the size counts.
 
     >>> bound("kappa", np.array([2.0, 4.0, 0.0]), np.array([10.0, 10.0, 3.0])).tolist()
     [5.0, 2.5, inf]
     """
     if kind not in BOUNDS:
         raise InputError(f"there is no bound {kind!r}: choose one of {', '.join(BOUNDS)}")
-    M = np.asarray(M, dtype=np.float64)
+    M = np.abs(np.asarray(M, dtype=np.float64))
     first = _first_term(kind, M, kappa)
     return first + _second_term(M, first, trade_off or TradeOff()) if _trades(kind) else first
 
@@ -81,7 +81,7 @@ def _first_term(kind: Bound, M: np.ndarray, kappa: np.ndarray | None) -> np.ndar
         if kappa is None or np.shape(kappa) != M.shape:
             raise InputError(f"the bound {kind!r} needs a κ for each M")
         numerator = np.asarray(kappa, dtype=np.float64)
-    defined = (M >= 0) & ~np.isnan(numerator)
+    defined = ~np.isnan(M) & ~np.isnan(numerator)
     worst = (M == 0) | np.isinf(numerator)
     out = np.full_like(M, np.nan)
     out[defined & worst] = np.inf

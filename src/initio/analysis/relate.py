@@ -1,4 +1,4 @@
-"""Scores of a store beside a benchmark's published numbers: which metrics rank architectures, and how alike they are."""
+"""Scores of a store beside a benchmark's published numbers: which metrics rank architectures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from initio.analysis.correlation import Agreement, agreement, correlations, kendall, spearman
 from initio.analysis.hnas_bounds import BOUNDS, Bound, TradeOff, best_trade_off, bound
-from initio.benchmarks import Table
+from initio.benchmarks.tables import Row, Table
 from initio.errors import InputError, did_you_mean
 from initio.metrics import METRICS
 from initio.records import Architecture
@@ -206,7 +206,7 @@ def _values(store: Store, group: Group) -> dict[tuple[Architecture, int], float 
 def _scores(
     group: Group,
     found: dict[tuple[Architecture, int], float | None],
-    rows: Sequence[tuple[int, Architecture, Architecture]],
+    rows: Sequence[Row],
 ) -> Scores:
     of = [row[1] if _is_cost(group) else row[2] for row in rows]
     seeds = sorted({seed for _, seed in found})

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "spaces": "list the search spaces",
     "sample": "draw random architectures",
     "show": "draw an architecture in the terminal or as a picture",
+    "export": "write an architecture as notation, JSON, Python code, ONNX or TorchScript",
     "search": "choose an architecture without training",
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",

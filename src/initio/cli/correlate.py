@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from initio.errors import InputError
 
@@ -26,13 +26,13 @@ class Correlate:
         sample: compare on this many random architectures, those of `initio score SPACE --sample`, instead of all.
         seed: of that sample.
         top: the k of top-k regret and nDCG.
-        fit: column by which the two parameters of HNAS's bounds are fitted; by default the target itself, as in the paper.
+        fit: column by which the two parameters of HNAS's bounds are fitted; by default, as in the paper, the target.
         t: F(x) = x^2t in HNAS's bounds; 0.5 gives |x|.
         data: folder with the table; by default that of INITIO_DATA.
         json: print JSON instead of tables.
     """
 
-    target: str
+    target: str = ""
     store: str = "scores.db"
     metrics: str | None = None
     where: str | None = None
@@ -43,6 +43,8 @@ class Correlate:
     t: float = 1.0
     data: str | None = None
     json: bool = False
+
+    FIRST: ClassVar[str] = "target"
 
     def run(self) -> None:
         """Prints how metrics agree with the target, how HNAS's bounds do, and how metrics agree with each other."""
@@ -58,18 +60,24 @@ class Correlate:
                 store, table, column, where=where_clause(self.where), metrics=metrics, only=self._only(table)
             )
         fit = None if self.fit is None else table.column(self.fit)[list(relation.rows)]
-        tables = {
-            "metrics": _metric_rows(relation, self.top),
-            "bounds": [_bound_row(row) for row in relation.bounds(fit, t=self.t)],
-            "between": {f"{a},{b}": value for (a, b), value in relation.between().items()},
-        }
+        metric_rows = _metric_rows(relation, self.top)
+        bound_rows = [asdict(row) for row in relation.bounds(fit, t=self.t)]
         if self.json:
-            facts = {"target": self.target, "architectures": len(relation.rows), "networks": relation.networks}
-            print(json.dumps(facts | tables, indent=2))
+            facts = {
+                "target": self.target,
+                "architectures": len(relation.rows),
+                "networks": relation.networks,
+                "metrics": metric_rows,
+                "bounds": bound_rows,
+                "between": {f"{a},{b}": value for (a, b), value in relation.between().items()},
+            }
+            print(json.dumps(facts, indent=2))
             return
         _print_head(relation, table, column)
-        _print_metrics(tables["metrics"], self.top)
-        _print_bounds(tables["bounds"], self.fit or column)
+        if self.sample is None and len(relation.rows) < table.length:
+            print("a part of the table: all architectures of the scored networks; --sample N takes those of a sample")
+        _print_metrics(metric_rows, self.top)
+        _print_bounds(bound_rows, self.fit or column)
         _print_between(relation)
 
     def _only(self, table: Table) -> list[Any] | None:
@@ -103,10 +111,6 @@ def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
     ]
 
 
-def _bound_row(row: Any) -> dict[str, Any]:
-    return asdict(row)
-
-
 # --- tables for people ------------------------------------------------------------
 
 
@@ -115,9 +119,8 @@ def _print_head(relation: Relation, table: Table, column: str) -> None:
     first = next(group for group in groups if group.data)
     settings = ", ".join(f"{name}={value}" for name, value in first.settings)
     print(f"{column} of {table.path.name}: {len(relation.rows):,} architectures, {relation.networks:,} networks")
-    print(
-        f"scores on {first.source or 'data'} ({first.data}), seeds {max(group.seeds for group in groups)}: {settings}"
-    )
+    seeds = max(group.seeds for group in groups)
+    print(f"scores on {first.source or 'data'} ({first.data}), {seeds} seed{'s' * (seeds > 1)}: {settings}")
 
 
 def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:
@@ -136,7 +139,7 @@ def _print_bounds(rows: list[dict[str, Any]], fitted: str) -> None:
     if not rows:
         return
     print(
-        f"\nHNAS's bounds against the error; ν (a quantile of M²) and the weight 10^s of the trade-off fitted to {fitted}"
+        f"\nHNAS's bounds against the error; ν (a quantile of M²) and s (the trade-off weighs 10^s) fitted to {fitted}"
     )
     width = max(len(row["metric"]) for row in rows)
     print(f"{'M':<{width}}  {'bound':<14}  spearman  kendall      ν     s")

@@ -214,13 +214,9 @@ def duration(seconds: float) -> str:
     >>> duration(42.2), duration(1000), duration(20_000)
     ('42 s', '17 min', '5.6 h')
     """
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 100
-        else f"{seconds / 60:.0f} min"
-        if seconds < 6000
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _ended(progress: Progress) -> str:

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError, did_you_mean
@@ -17,6 +18,7 @@ from initio.spaces import GraphSpace, NetworkSettings, get_space
 
 if TYPE_CHECKING:
     from initio.search import Problem
+    from initio.search import Search as Method
 
 # channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
 SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
@@ -71,7 +73,8 @@ class Search:
             planned = Search(**dict(run.plan().settings))  # type: ignore[arg-type]
             planned._go_on(run)
         else:
-            self.problem()  # bad input is refused before anything is written
+            self._method()  # bad input is refused before anything is written
+            self.problem().draw(Random(self.seed))
             plan = SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self)))
             self._go_on(Run.start(self._folder(), plan))
 
@@ -79,11 +82,10 @@ class Search:
         import torch
 
         from initio.report import draw_text
-        from initio.search import SEARCHES
 
         torch.set_num_threads(1)
         problem = self.problem()
-        search = SEARCHES[self.method](steps=self.steps, mu=self.mu, nu=self.nu)  # type: ignore[call-arg]
+        search = self._method()
         rows = run.rows()
         progress = Progress(self.steps, done=len(rows))
 
@@ -98,6 +100,11 @@ class Search:
         print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
         print(f"\nchosen  {space.format(arch)}")
         print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
+
+    def _method(self) -> Method:
+        from initio.search import SEARCHES
+
+        return SEARCHES[self.method](steps=self.steps, mu=self.mu, nu=self.nu)  # type: ignore[call-arg]
 
     def problem(self) -> Problem:
         """What the options say, checked."""

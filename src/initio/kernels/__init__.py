@@ -1,0 +1,1 @@
+"""Kernels: only tensors."""

@@ -14,7 +14,7 @@ Conventions for batch norm, which couples the samples:
              for the weights of convolutions and linear layers only (as the HNAS authors' code does)
 
 Without batch norm the first two agree, and the third too where no other parameters exist. The parameterisation `ntk`
-divides a weight's share by its fan-in (Jacot: unit weights and 1/√fan_in in the forward pass; the function is the same).
+divides a weight's share by its fan-in (Jacot: unit weights and 1/√fan_in in the forward; the function is the same).
 """
 
 from __future__ import annotations
@@ -257,15 +257,15 @@ def _full(
     n = record(model, x, dtype=dtype).f.shape[1]
     K = torch.zeros(m, n, m, n, dtype=torch.float64)
     note = ""
-    pairs = [(k, l) for k in range(n) for l in range(k, n)]
+    pairs = [(k, other) for k in range(n) for other in range(k, n)]
     if batch_norm == "coupled":
         tape = record(model, x, dtype=dtype)
         if tape.notes.batch_norms:
             return _full_coupled(tape, chosen(tape.parameters, parameters), parameterisation)
         batch_norm = "frozen"
-    for k, l in pairs:  # two classes at a time: the memory of two batches
-        classes = [k] if k == l and n == 1 else [k, l]
-        if k == l and n > 1:
+    for k, other in pairs:  # two classes at a time: the memory of two batches
+        classes = [k] if n == 1 else [k, other]
+        if k == other and n > 1:
             continue
         tape = record(model, x.repeat(len(classes), *(1,) * (x.ndim - 1)), dtype=dtype)
         labels = torch.tensor(classes).repeat_interleave(m)

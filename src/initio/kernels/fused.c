@@ -33,14 +33,14 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
 /* Q output channels x V*8 input channels of Σ_p δ(p) x(p)ᵀ over `rows` rows, added to G. */
 #define OUTER(Q, V)                                                                                            \
     static inline void outer_##Q##_##V(const float *x, const float *d, float *G, long rows, long Wo, long Ci,   \
-                                       long Co, long xrow)                                                      \
+                                       long Co, long xrow, long step)                                           \
     {                                                                                                           \
         v8 acc[Q][V];                                                                                           \
         for (int q = 0; q < Q; q++)                                                                             \
             for (int v = 0; v < V; v++) acc[q][v] = *(v8 *)(G + q * Ci + 8 * v);                                \
         for (long r = 0; r < rows; r++) {                                                                       \
             const float *a = x + r * xrow, *b = d + r * Wo * Co;                                                \
-            for (long c = 0; c < Wo; c++, a += Ci, b += Co) {                                                   \
+            for (long c = 0; c < Wo; c++, a += step, b += Co) {                                                 \
                 v8 in[V];                                                                                       \
                 for (int v = 0; v < V; v++) in[v] = *(const v8 *)(a + 8 * v);                                   \
                 for (int q = 0; q < Q; q++) {                                                                   \
@@ -56,10 +56,10 @@ OUTER(6, 2) OUTER(4, 2) OUTER(2, 2) OUTER(2, 1)
 
 /* G (KH, KW, Co, Ci) of every sample, or their sum when `each` is 0. `add` keeps what G holds. */
 int outer(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW,
-                     long ph, long pw, long dh, long dw, long each, long add)
+                     long ph, long pw, long dh, long dw, long sh, long sw, long each, long add)
 {
     const long Hp = H + 2 * ph, Wp = W + 2 * pw, row = Wp * Ci, size = KH * KW * Co * Ci;
-    const long Ho = Hp - dh * (KH - 1), Wo = Wp - dw * (KW - 1);
+    const long Ho = (Hp - dh * (KH - 1) - 1) / sh + 1, Wo = (Wp - dw * (KW - 1) - 1) / sw + 1;
     const long block = Wo >= 64 ? 1 : 64 / Wo; /* rows at a time: about 64 positions */
     const int padded = ph || pw;
     float *scratch = padded ? malloc(Hp * row * sizeof(float)) : NULL;
@@ -75,19 +75,19 @@ int outer(const float *x, const float *d, float *G, long m, long H, long W, long
         for (long h = 0; h < Ho; h += block) {
             const long rows = Ho - h < block ? Ho - h : block;
             for (long k = 0; k < KH * KW; k++) {
-                const float *a = image + (h + (k / KW) * dh) * row + (k % KW) * dw * Ci;
+                const float *a = image + (h * sh + (k / KW) * dh) * row + (k % KW) * dw * Ci;
                 for (long co = 0; co < Co;) {
                     const long left = Co - co, q = left >= 6 ? 6 : left >= 4 ? 4 : 2;
                     const float *b = delta + h * Wo * Co + co;
                     for (long ci = 0; ci + 16 <= Ci; ci += 16) {
                         float *to = g + (k * Co + co) * Ci + ci;
-                        if (q == 6) outer_6_2(a + ci, b, to, rows, Wo, Ci, Co, row);
-                        else if (q == 4) outer_4_2(a + ci, b, to, rows, Wo, Ci, Co, row);
-                        else outer_2_2(a + ci, b, to, rows, Wo, Ci, Co, row);
+                        if (q == 6) outer_6_2(a + ci, b, to, rows, Wo, Ci, Co, sh * row, sw * Ci);
+                        else if (q == 4) outer_4_2(a + ci, b, to, rows, Wo, Ci, Co, sh * row, sw * Ci);
+                        else outer_2_2(a + ci, b, to, rows, Wo, Ci, Co, sh * row, sw * Ci);
                     }
                     if (Ci % 16) /* the last eight */
                         for (long o = 0; o < q; o += 2)
-                            outer_2_1(a + Ci - 8, b + o, g + (k * Co + co + o) * Ci + Ci - 8, rows, Wo, Ci, Co, row);
+                            outer_2_1(a + Ci - 8, b + o, g + (k * Co + co + o) * Ci + Ci - 8, rows, Wo, Ci, Co, sh * row, sw * Ci);
                     co += q;
                 }
             }

@@ -1,7 +1,7 @@
 """Optional compiled kernels: `fused.c`, built once by the system's C compiler when it is first needed.
 
 They are used for float32 tensors, channels last, on one thread. Without a compiler, with several threads or with
-INITIO_FUSED=0 in the environment, the plain torch code beside every call is used instead; values then differ by rounding.
+INITIO_FUSED=0 in the environment, the plain torch code beside every call is used instead; values differ by rounding.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _built(compiler: str) -> Path:
     try:
         if not target.exists():
             subprocess.run([compiler, *FLAGS, "-o", name, str(SOURCE)], check=True, capture_output=True, timeout=120)
-            os.replace(name, target)  # several processes may build at once: the last one wins, all are equal
+            Path(name).replace(target)  # several processes may build at once: the last one wins, all are equal
     finally:
         Path(name).unlink(missing_ok=True)
     return target
@@ -91,14 +91,16 @@ def _longs(*values: int) -> list[ctypes.c_long]:
 
 def outer(
     lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: tuple[int, int], padding: tuple[int, int],
-    dilation: tuple[int, int], *, each: bool, add_to: Tensor | None = None,
+    dilation: tuple[int, int], stride: tuple[int, int], *, each: bool, add_to: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Σ_p δ(p) x(p + k)ᵀ for every kernel position k, stride 1: (m, kh, kw, c_out, c_in), or summed over the batch."""
+    """Σ_p δ(p) x(p + k)ᵀ for every kernel position k: (m, kh, kw, c_out, c_in), or summed over the batch."""
     m, c_in, height, width = x.shape
     c_out = delta.shape[1]
     shape = (*kernel, c_out, c_in)
     G = torch.empty((m, *shape) if each else shape) if add_to is None else add_to
-    size = _longs(m, height, width, c_in, c_out, *kernel, *padding, *dilation, int(each), int(add_to is not None))
+    size = _longs(
+        m, height, width, c_in, c_out, *kernel, *padding, *dilation, *stride, int(each), int(add_to is not None)
+    )
     if lib.outer(_at(x), _at(delta), _at(G), *size):
         raise MemoryError("no memory for a padded image")
     return G

@@ -26,7 +26,7 @@ from ctypes import CDLL
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from initio.kernels import fused
@@ -86,13 +86,28 @@ class Geometry:
         return self._backward(delta, x, weight, (False, True, False))[1]
 
     def _fused(self, x: Tensor, delta: Tensor) -> CDLL | None:
-        return fused.usable(x, delta) if len(self.stride) == 2 and self._same_as_forward() else None
+        return fused.usable(x, delta) if len(self.stride) == 2 and self.groups == 1 else None
 
     def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, *, each: bool) -> Tensor:
-        kernel, padding, dilation = ((t[0], t[1]) for t in (shape[2:], self.padding, self.dilation))
-        return fused.outer(lib, x, delta, kernel, padding, dilation, each=each)
+        kernel, padding, dilation, stride = (
+            (t[0], t[1]) for t in (shape[2:], self.padding, self.dilation, self.stride)
+        )
+        return fused.outer(lib, x, delta, kernel, padding, dilation, stride, each=each)
 
     def _backward(
+        self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if mask[1] and not mask[0] and set(weight.shape[2:]) == {1} and not any(self.padding):
+            # A 1x1 kernel of stride s reads every s-th pixel. Torch 2.13 writes out of bounds when it is asked for the
+            # weights' gradient of such a layer with less than 8 channels, channels last; so take the pixels first.
+            x = x[(slice(None), slice(None), *(slice(None, None, s) for s in self.stride))]
+            x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x.contiguous()
+            return Geometry(tuple(1 for _ in self.stride), self.padding, self.dilation, self.groups)._backward_as_is(
+                delta, x, weight, mask
+            )
+        return self._backward_as_is(delta, x, weight, mask)
+
+    def _backward_as_is(
         self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
         out: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(

@@ -255,7 +255,9 @@ class BatchNorm(Node):
 class PiecewiseLinear(Node):
     """y = Mx, with M fixed by the sign pattern of x: ReLU and max-pooling."""
 
-    def __init__(self, inputs: Value, y: Tensor, apply: Callable[[Tensor], Tensor], transpose: Callable[[Tensor], Tensor]):
+    def __init__(
+        self, inputs: Value, y: Tensor, apply: Callable[[Tensor], Tensor], transpose: Callable[[Tensor], Tensor]
+    ):
         self.inputs, self.output, self.apply, self.transpose = inputs, Value(y), apply, transpose
 
     def backward(self, parameters: Parameters) -> None:
@@ -365,7 +367,7 @@ class Tape(TorchFunctionMode):
         """Dispatches on the function; what touches no recorded value and no parameter just runs."""
         kwargs = kwargs or {}
         rule = _RULES.get(func)
-        with torch.no_grad(), torch._C.DisableTorchFunction():
+        with torch.no_grad():  # the mode itself is off in here
             if rule is not None:
                 node = rule(self, *args, **kwargs)
                 return func(*args, **kwargs) if node is None else self._append(node)
@@ -391,11 +393,13 @@ class Tape(TorchFunctionMode):
         """The same tensor as a new value."""
         value = self.value(t)
         assert value is not None
-        return self._append(Alias(value))
+        with torch._C.DisableTorchFunction():
+            return self._append(Alias(value))
 
     def zeros(self, like: Tensor) -> Tensor:
         """Zeros that have a δ."""
-        return self._keep(Value(torch.zeros_like(like))).tensor
+        with torch._C.DisableTorchFunction():
+            return self._keep(Value(torch.zeros_like(like))).tensor
 
     def backward(self, output: Tensor, delta: Tensor) -> None:
         """δ of all values and g of all parameters, from δ of the output."""
@@ -479,7 +483,9 @@ def _max_pool(
     return PiecewiseLinear(value, y, apply, transpose)
 
 
-def _avg_pool(tape: Tape, input: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kwargs: Any) -> Node | None:
+def _avg_pool(
+    tape: Tape, input: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kwargs: Any
+) -> Node | None:
     value = tape.value(input)
     if value is None:
         return None

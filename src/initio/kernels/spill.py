@@ -54,10 +54,10 @@ class Spill:
             self.held += size
             return t
         if self.file is None:
-            self.file = tempfile.TemporaryFile(prefix="initio-")
+            self.file = tempfile.TemporaryFile(prefix="initio-")  # noqa: SIM115, gone with the tape
         start = self.file.seek(0, 2)
         flat = torch.as_strided(t, (t.numel(),), (1,), t.storage_offset())
-        self.file.write(memoryview(flat.numpy()).cast("B"))
+        self.file.write(_bytes(flat))
         return _OnDisk(start, tuple(t.shape), t.stride(), t.dtype)
 
     def unpack(self, packed: Tensor | _OnDisk) -> Tensor:
@@ -67,10 +67,15 @@ class Spill:
         assert self.file is not None
         flat = torch.empty(math.prod(packed.shape), dtype=packed.dtype)
         self.file.seek(packed.start)
-        view = memoryview(flat.numpy()).cast("B")
+        view = _bytes(flat)
         if self.file.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise RuntimeError("a temporary file of saved activations was cut short")
         return torch.as_strided(flat, packed.shape, packed.stride)
+
+
+def _bytes(flat: Tensor) -> memoryview:
+    array: Any = flat.numpy()
+    return memoryview(array).cast("B")
 
 
 @contextmanager

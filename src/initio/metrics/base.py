@@ -21,7 +21,7 @@ Loss = Literal["cross_entropy", "mse"]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-class UndefinedValue(Exception):
+class UndefinedValue(Exception):  # noqa: N818, it is no error
     """Raised inside a metric that has no value here; the message says why."""
 
 
@@ -82,8 +82,8 @@ class Metric:
     """One metric: what it is, where it comes from, and the function that reads it off a measurement.
 
     `needs` names what has to be computed: `labels`, `gradients`, `second order`, `kernel`, `codes`, `input gradients`,
-    `per-sample gradients`, `forward passes`, `timing`. Metrics that need `timing` differ from run to run and are left out
-    of `all`.
+    `per-sample gradients`, `forward passes`, `timing`. Metrics that need `timing` differ from run to run and are
+    left out of `all`.
     """
 
     name: str

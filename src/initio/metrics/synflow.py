@@ -26,5 +26,5 @@ def synflow(at: Measurement) -> Value:
 
 SYNFLOW = (
     Metric("synflow", "log Σ |θ ∘ ∂R/∂θ|", "Tanaka et al. 2020", True, needs("gradients"), synflow,
-           "The flow through all paths of absolute weights, batch norm removed; the published score is its exponential."),
+           "The flow through all paths of absolute weights, no batch norm; the published score is its exponential."),
 )  # fmt: skip

@@ -204,7 +204,7 @@ def separable(c_in: int, c_out: int, kernel: int, stride: int, dilation: int, ki
 
 
 def nor_conv(kernel: int) -> Operation:
-    """NAS-Bench-201's ReLU-Conv-BN."""
+    """ReLU, convolution, batch norm."""
     return lambda op, kit: relu_conv_norm(op.c_in, op.c_out, kernel, op.stride, kit)
 
 

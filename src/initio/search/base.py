@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from random import Random
-from typing import ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from initio.data import Data
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Batch, Scalar, SearchResult, Settings, settings
-from initio.spaces import GraphSpace, NetworkSettings
+from initio.spaces import GraphSpace, NetworkSettings, get_space
+
+if TYPE_CHECKING:
+    from torch import nn
 
 OnRow = Callable[[Settings], None]
 FEASIBLE_DRAWS = 20_000
@@ -57,6 +60,12 @@ class Problem:
     def batch(self, seed: int) -> Batch:
         """One seeded batch."""
         return self.data.batch(self.batch_size, seed, labels=self.labels)
+
+    def build(self, arch: Architecture, seed: int) -> nn.Module:
+        """The scoring network of the architecture's representative."""
+        representative = self.space.canonical(arch)
+        home = self.space if representative.space == self.space.name else get_space(representative.space)
+        return home.build(representative, self.network, seed=seed)
 
     def accepts(self, arch: Architecture) -> bool:
         """Connected, within the limits, and without an option called `none`."""

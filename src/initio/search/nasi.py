@@ -95,8 +95,7 @@ class Nasi:
         rng = Random(f"nasi {seed} {step}")
         arch = problem.draw(rng)
         draw = rng.randrange(2**31)
-        model = problem.space.build(problem.space.canonical(arch), problem.network, seed=draw)
-        measured = evaluate(model, problem.batch(draw), "nasi")["nasi"]
+        measured = evaluate(problem.build(arch, draw), problem.batch(draw), "nasi")["nasi"]
         return settings(
             step=step,
             architecture=problem.space.format(arch),
@@ -117,9 +116,10 @@ class Nasi:
         gram = centred.T @ centred + self.ridge * np.eye(X.shape[1])
         w = np.linalg.solve(gram, centred.T @ (r - r.mean()))
         residual = r - r.mean() - centred @ w
-        hat = np.trace(np.linalg.solve(gram, centred.T @ centred))  # effective number of slopes
+        hat = np.trace(np.linalg.solve(gram, centred.T @ centred))  # how many slopes are free
         variance = float(residual @ residual) / max(1.0, len(r) - 1 - float(hat))
-        error = np.sqrt(variance * np.diag(np.linalg.inv(gram)))
+        spread = np.linalg.solve(gram, centred.T)  # w = spread @ r, so this carries the residuals' variance to w
+        error = np.sqrt(variance * np.square(spread).sum(axis=1))
         explained = 1 - residual.var() / r.var() if r.var() > 0 else 0.0
         return Fit(tuple(w), tuple(error), float(r.mean() - X.mean(axis=0) @ w), float(explained))
 

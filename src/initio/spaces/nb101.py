@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import md5
@@ -186,9 +186,13 @@ class NB101Space(GraphSpace):
 
         The cell is always built pruned: the benchmark's parameter counts are of the pruned cell too.
         """
+        matrix, ops = self.pruned(arch)
+        return self.stacked(lambda c_in, c_out: cell_graph(matrix, ops, c_in, c_out), settings)
+
+    def stacked(self, cell: Callable[[int, int], Graph], settings: NetworkSettings) -> Graph:
+        """The network around cells of given widths."""
         if len(settings.shape) != 3:
             raise InputError(f"{self.name} needs inputs of shape (channels, height, width), not {settings.shape}")
-        matrix, ops = self.pruned(arch)
         channels, cells = self.size(settings)
         net = Builder()
         x = net("stem", Op("conv3x3-bn-relu", settings.shape[0], channels), 0)
@@ -198,7 +202,7 @@ class NB101Space(GraphSpace):
             if stack:
                 x = net(f"reduction_{stack}", Op("max_pool_2x2", c_in, c_in, 2), x)
             for number in range(cells):
-                x = net(f"stack_{stack + 1}_cell_{number + 1}", cell_graph(matrix, ops, c_in, c_out), x)
+                x = net(f"stack_{stack + 1}_cell_{number + 1}", cell(c_in, c_out), x)
                 c_in = c_out
         x = net("pool", Op("global_pool", c_in, c_in), x)
         return net.graph(net("classifier", Op("linear", c_in, settings.classes), x))

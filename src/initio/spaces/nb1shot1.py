@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import Graph
+from initio.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Mixed, Op
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, GraphSpace, NetworkSettings
-from initio.spaces.nb101 import MAX_VERTICES, NB101, OPS, Matrix, Ops, read_spec
+from initio.spaces.nb101 import MAX_VERTICES, NB101, OPS, PROJECTION, Matrix, Ops, read_spec, vertex_channels
 
 FILLER = OPS.index("conv1x1-bn-relu")  # of the isolated vertex that fills S1 and S2 up to 7 vertices
 
@@ -114,6 +114,57 @@ class NB1Shot1Space(GraphSpace):
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
         """The network of NAS-Bench-101."""
         return NB101.network(self.to_nb101(arch), settings)
+
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """The sampled cell's network; parents and operations of its blocks are mixed.
+
+        Widths are those of the sample, so an option that would change them is `none`: parents that the sample does
+        not use or that are too narrow, and an output of other than its width.
+        """
+        arch = self.architecture(*choices)
+        return NB101.stacked(lambda c_in, c_out: self._mixed_cell(arch, c_in, c_out), settings)
+
+    def _mixed_cell(self, arch: Architecture, c_in: int, c_out: int) -> Graph:
+        combinations_of = [[tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[: self.n_blocks + 1]]
+        out = len(self.n_parents)
+        live = {out}
+        for v in reversed(range(1, out + 1)):
+            if v in live:
+                live.update(combinations_of[v - 1][arch.choices[v - 1]])
+        matrix, _ = NB101.pruned(self.to_nb101(arch))
+        width = dict(zip(sorted(live), vertex_channels(matrix, c_in, c_out), strict=True))
+        cell, value = Builder(), {}
+        for v in sorted(live - {0}):
+            c, found = width[v], {}  # vertex -> its value, as v may read it
+            for w in sorted(live & set(range(1, v))):
+                if v == out or width[w] == c:
+                    found[w] = value[w]
+                elif width[w] > c:
+                    found[w] = cell(f"edge_{w}_{v}", Op("truncate", width[w], c), value[w])
+            found[0] = cell(f"project_{v}", Op(PROJECTION, c_in, c), 0)
+            options, places = [], []
+            for parents in combinations_of[v - 1]:
+                fits = found.keys() >= set(parents) and (v < out or sum(width[w] for w in parents if w) == c)
+                options.append(_joined(parents, c, concat=v == out) if fits else Op(ZERO, c, c))
+                places.append(tuple(place for place, w in enumerate(found) if w in parents) if fits else ())
+            mixed = Mixed("mixed", c, c, categorical=v - 1, options=tuple(options), places=tuple(places))
+            value[v] = cell("output" if v == out else f"sum_{v}", mixed, *found.values())
+            if v < out:
+                ops = tuple(Op(op, c, c) for op in OPS)
+                value[v] = cell(f"vertex_{v}", Mixed("mixed", c, c, categorical=out + v - 1, options=ops), value[v])
+        return cell.graph(value[out])
+
+
+def _joined(parents: Sequence[int], c: int, *, concat: bool) -> Op | Graph:
+    """How the values of parents become one; the projected input comes last and is added even to a concatenation."""
+    blocks = len(parents) - (0 in parents)
+    if len(parents) == 1:
+        return Op(IDENTITY, c, c)
+    if not concat or blocks < 2:
+        return Op(SUM, c, c)
+    join = Builder(len(parents))
+    both = join("concat", Op(CONCAT, c, c), *range(blocks))
+    return join.graph(join("sum", Op(SUM, c, c), both, blocks) if 0 in parents else both)
 
 
 def _isolated(matrix: Matrix, v: int) -> bool:

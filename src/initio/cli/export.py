@@ -1,0 +1,63 @@
+"""`initio export RUN`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from initio.cli.show import read_architecture
+from initio.errors import InputError
+from initio.spaces import NetworkSettings
+
+
+@dataclass(frozen=True)
+class Export:
+    """Writes an architecture to a file that other programs read.
+
+    Args:
+        architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
+        format: genotype is the space's own notation, json Initio's record; python is one readable file that needs only
+            torch; onnx and torchscript are the network itself.
+        out: the file to write.
+        classes: number of outputs of the network.
+        channels: width of the first stage; by default the space's published one.
+        cells: cells in a stage (nb201, nb101) or in all (darts); by default the published number.
+        shape: of one input, channels first.
+        auxiliary: give the python file the auxiliary head (darts only).
+        weights: a state dict of this network for onnx and torchscript; without it, the network is untrained.
+        seed: of the untrained weights.
+    """
+
+    architecture: str
+    format: Literal["genotype", "json", "python", "onnx", "torchscript"]
+    out: str
+    classes: int = 10
+    channels: int | None = None
+    cells: int | None = None
+    shape: str = "3x32x32"
+    auxiliary: bool = False
+    weights: str | None = None
+    seed: int = 0
+
+    def run(self) -> None:
+        """Writes the file and says what it is."""
+        arch = read_architecture(self.architecture)
+        settings = NetworkSettings(
+            channels=self.channels,
+            cells=self.cells,
+            classes=self.classes,
+            shape=_shape(self.shape),
+            auxiliary=self.auxiliary,
+        )
+        from initio.networks.export import export
+
+        export(arch, Path(self.out), self.format, settings, weights=self.weights, seed=self.seed)
+        print(f"wrote {self.out}")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[0-9]{1,6}(x[0-9]{1,6})*", text):
+        raise InputError(f"--shape must look like 3x32x32, not {text!r}")
+    return tuple(map(int, text.split("x")))

@@ -1,0 +1,47 @@
+"""Weights from a file that `torch.save(model.state_dict(), path)` wrote."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from initio.errors import InputError
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Loads a state dict into the model; nothing in the file is executed."""
+    model.load_state_dict(_fitting(_read(path), model, str(path)))
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
+    if not path.is_file():
+        raise InputError(f"the file of weights {str(path)!r} does not exist")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError):
+        content = None
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise InputError(f"{str(path)!r} is not a state dict: write it by torch.save(model.state_dict(), path)")
+    return content
+
+
+def _fitting(given: Mapping[str, Tensor], model: nn.Module, where: str) -> Mapping[str, Tensor]:
+    """The same state dict, or an `InputError` with the first thing that does not fit."""
+    wanted = model.state_dict()
+    for name, value in wanted.items():
+        if name not in given:
+            raise InputError(f"the weights {where!r} are of another network: they lack {name!r}")
+        if given[name].shape != value.shape:
+            have, want = (_shape(tensor) for tensor in (given[name], value))
+            raise InputError(f"the weights {where!r} are of another network: {name!r} is {have}, it should be {want}")
+    if unknown := [name for name in given if name not in wanted]:
+        raise InputError(f"the weights {where!r} are of another network: it has no {unknown[0]!r}")
+    return given
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a number"
