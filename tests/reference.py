@@ -209,9 +209,10 @@ def fisher(model: nn.Module, x: Tensor, y: Tensor) -> float:
     net = double(model)
     kept: list[tuple[nn.Module, Tensor]] = []
 
-    def keep(module: nn.Module, _: object, output: Tensor) -> None:
+    def keep(module: nn.Module, _: object, output: Tensor) -> Tensor:
         output.retain_grad()
         kept.append((module, output))
+        return output.clone()  # what follows may work in place
 
     for module in net.modules():
         if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):
@@ -246,7 +247,11 @@ def synflow(model: nn.Module, shape: tuple[int, ...]) -> float:
 def jacob_cov(model: nn.Module, x: Tensor) -> float:
     x = x.double().clone().requires_grad_()
     (J,) = torch.autograd.grad(double(model)(x).sum(), x)
-    v = np.linalg.eigvalsh(np.corrcoef(J.flatten(1).numpy()))
+    with np.errstate(invalid="ignore"):
+        C = np.corrcoef(J.flatten(1).numpy())
+    if not np.isfinite(C).all():
+        return math.nan  # a constant row
+    v = np.linalg.eigvalsh(C)
     return float(-np.sum(np.log(v + 1e-5) + 1 / (v + 1e-5)))
 
 

@@ -109,7 +109,7 @@ def score(
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     >>> out = score(model, noise((1, 2, 2), classes=2, batch_size=3, seed=0), "params")
     >>> print(out)
-    noise ...   ↑ larger is better, ↓ smaller is better
+    noise   ↑ larger is better, ↓ smaller is better
     params ↑           10
     """
     batch = as_batch(batch)

@@ -1,12 +1,12 @@
 """What Eigen-NAS proves about λ_min of the infinite-width NTK, computed for one architecture and one batch.
 
 Zhu et al., "Generalization properties of NAS under activation and skip connection search", 2022: Theorem 1 (infinite
-width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_min ≤ mean diagonal ≤ ‖K‖_F of section 5.2.
-Constants that the paper leaves inside Θ and O are taken as 1, so these bounds fix an order, not a number. Two remarks:
+width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_min ≤ mean diagonal ≤ ‖K‖_F of section
+5.2. Constants that the paper leaves inside Θ and O are taken as 1, so these bounds fix an order, not a number. Two remarks:
 
-- Theorem 1's lower bound grows like N/d. That is λ_min of the d x d covariance times N; the N x N matrix XXᵀ has rank d, so
-  for N > d the step from one to the other needs more. `Bounds.schur` is what the argument gives without that step:
-  λ_min(P ∘ Q) ≥ λ_min(P) minᵢ Qᵢᵢ (Schur) on each summand of the lemma, with the true λ_min(A^(l)).
+- Theorem 1's lower bound grows like N/d. That is λ_min of the d x d covariance times N; the N x N matrix XXᵀ has rank
+  d, so for N > d the step from one to the other needs more. `Bounds.schur` is what the argument gives without that
+  step: λ_min(P ∘ Q) ≥ λ_min(P) minᵢ Qᵢᵢ (Schur) on each summand of the lemma, with the true λ_min(A^(l)).
 - Its upper bound is the mean diagonal, bounded, times N/d. `Bounds.mean_diagonal` is that mean itself, without N/d.
 """
 
@@ -24,6 +24,7 @@ from torch import Tensor
 from initio.errors import InputError
 from initio.kernels.infinite import ETA, GAIN, Smallest, dual, finite_ntk, ntk, smallest_eigenvalue
 from initio.kernels.infinite.finite import activation
+from initio.kernels.infinite.recursion import advance, as_inputs, first_diagonal
 
 LARGEST_Q, POINTS = 1e8, 4000  # of the logarithmic grid on which suprema over variances are taken
 
@@ -128,7 +129,7 @@ def eigen_bounds(
     """
     if not 0 < delta <= math.exp(-1):
         raise InputError(f"delta must be in (0, 1/e], not {delta}")
-    given = torch.as_tensor(x).to(torch.float64).reshape(len(x), -1)
+    given = as_inputs(x)
     labels = torch.as_tensor(y).to(torch.float64)
     if labels.shape != (len(given),) or not set(labels.tolist()) <= {-1.0, 1.0}:
         raise InputError("theorem 3 needs one label of -1 or 1 for each input")
@@ -216,9 +217,7 @@ def _theorem_3_labels(
 
 
 def schur_bound(x: Tensor, activations: Sequence[str], skips: Sequence[int], eta: float = ETA) -> float:
-    """Σ_l λ_min(A^(l)) minᵢ [Ġ^(l+1) ∘ (Ġ^(l+2) + α_l) ∘ ... ]ᵢᵢ, a lower bound on λ_min(K) that needs no assumption."""
-    from initio.kernels.infinite.recursion import advance, first_diagonal
-
+    """Σ_l λ_min(A^(l)) minᵢ [Ġ^(l+1) ∘ (Ġ^(l+2) + α_l) ∘ ...]ᵢᵢ, a lower bound on λ_min(K) without assumptions."""
     diagonal = first_diagonal(x)
     fronts, factors = [x @ x.T], []
     for number, (name, skip) in enumerate(zip(activations, (0, *skips), strict=True), start=1):

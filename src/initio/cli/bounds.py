@@ -70,12 +70,13 @@ def table(found: Found) -> str:
     """The bounds as lines of text."""
     low_1, up_1 = found.theorem_1
     low_2, up_2 = found.theorem_2
+    mean, norm = found.mean_diagonal, found.frobenius
     lines = [
         f"λ_min, infinite width         {_shown(found.smallest)}",
-        f"  mean diagonal               {found.mean_diagonal:.6g}   upper bound{_verdict(found.smallest, upper=found.mean_diagonal)}",
-        f"  Frobenius norm              {found.frobenius:.6g}   upper bound{_verdict(found.smallest, upper=found.frobenius)}",
+        f"  mean diagonal               at most  {mean:.6g}{_verdict(found.smallest, upper=mean)}",
+        f"  Frobenius norm              at most  {norm:.6g}{_verdict(found.smallest, upper=norm)}",
         f"  Theorem 1                   {low_1:.6g} to {up_1:.6g}{_verdict(found.smallest, low_1, up_1)}",
-        f"  Schur, no assumption        {found.schur:.6g}   lower bound{_verdict(found.smallest, found.schur)}",
+        f"  Schur, no assumption        at least {found.schur:.6g}{_verdict(found.smallest, found.schur)}",
         f"λ_min, one network of width {found.width}: {_shown(found.finite)}",
         f"  Theorem 2                   {low_2:.6g} to {up_2:.6g}{_verdict(found.finite, low_2, up_2)}",
         f"Theorem 3, 0-1 error at most  {_risk(found.theorem_3)}",

@@ -20,7 +20,7 @@ class Export:
         architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
         format: genotype is the space's own notation, json Initio's record; python is one readable file that needs only
             torch; onnx and torchscript are the network itself.
-        out: the file to write.
+        out: the file to write; text goes to the terminal without it.
         classes: number of outputs of the network.
         channels: width of the first stage; by default the space's published one.
         cells: cells in a stage (nb201, nb101) or in all (darts); by default the published number.
@@ -31,8 +31,8 @@ class Export:
     """
 
     architecture: str
-    format: Literal["genotype", "json", "python", "onnx", "torchscript"]
-    out: str
+    format: Literal["genotype", "json", "python", "onnx", "torchscript"] = "python"
+    out: str | None = None
     classes: int = 10
     channels: int | None = None
     cells: int | None = None
@@ -42,7 +42,7 @@ class Export:
     seed: int = 0
 
     def run(self) -> None:
-        """Writes the file and says what it is."""
+        """Writes the file, or prints the text."""
         arch = read_architecture(self.architecture)
         settings = NetworkSettings(
             channels=self.channels,
@@ -51,10 +51,15 @@ class Export:
             shape=_shape(self.shape),
             auxiliary=self.auxiliary,
         )
-        from initio.networks.export import export
+        from initio.networks.export import WITH_WEIGHTS, export, exported
 
-        export(arch, Path(self.out), self.format, settings, weights=self.weights, seed=self.seed)
-        print(f"wrote {self.out}")
+        if self.out:
+            export(arch, Path(self.out), self.format, settings, weights=self.weights, seed=self.seed)
+            print(f"wrote {self.out}")
+        elif self.format in WITH_WEIGHTS:
+            raise InputError(f"the format {self.format} is not text: name a file for it by --out")
+        else:
+            print(exported(arch, self.format, settings, weights=self.weights).decode(), end="")
 
 
 def _shape(text: str) -> tuple[int, ...]:

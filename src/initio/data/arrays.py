@@ -88,9 +88,7 @@ def check_range(labels: np.ndarray, classes: int, where: str) -> None:
 def _labels(labels: np.ndarray, where: str) -> np.ndarray:
     y = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if y.ndim != 1 or y.dtype.kind not in "biuf":
-        raise InputError(
-            f"the labels in {where} must be one whole number a sample, not {y.dtype} of shape {y.shape}"
-        )
+        raise InputError(f"the labels in {where} must be one whole number a sample, not {y.dtype} of shape {y.shape}")
     if y.dtype.kind == "f":
         wrong = np.flatnonzero(~np.isfinite(y) | (y != np.trunc(y)))
         if len(wrong):

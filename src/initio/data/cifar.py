@@ -46,9 +46,7 @@ def read_cifar(folder: Path, split: str, layout: Layout) -> Dataset:
     meta = folder / layout.meta
     class_names = layout.read_meta(meta) if meta.is_file() else ()
     if len(class_names) not in (0, layout.classes):
-        raise InputError(
-            f"{meta} has {len(class_names)} class names: {layout.name} has {layout.classes} classes"
-        )
+        raise InputError(f"{meta} has {len(class_names)} class names: {layout.name} has {layout.classes} classes")
     return dataset(layout.name, split, parts, class_names, layout.classes)
 
 
@@ -71,12 +69,7 @@ def _read_python(path: Path, classes: int) -> Part:
     content = read_pickle(path.read_bytes(), str(path))
     key = "labels" if classes == 10 else "fine_labels"
     images = content.get("data")
-    if (
-        not isinstance(images, np.ndarray)
-        or images.dtype != np.uint8
-        or images.ndim != 2
-        or images.shape[1] != IMAGE
-    ):
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != IMAGE:
         raise InputError(f"{path} has no 'data' of n x {IMAGE} bytes")
     return _checked(images, _python_labels(content.get(key), key, path), path, classes)
 
@@ -96,9 +89,7 @@ def _read_binary(path: Path, classes: int) -> Part:
     labels = 1 if classes == 10 else 2  # CIFAR-100 has the coarse label before the fine one
     raw, record = path.read_bytes(), labels + IMAGE
     if not raw or len(raw) % record:
-        raise InputError(
-            f"{path} is truncated or another format: {len(raw)} bytes are no multiple of {record}"
-        )
+        raise InputError(f"{path} is truncated or another format: {len(raw)} bytes are no multiple of {record}")
     records = np.frombuffer(raw, np.uint8).reshape(-1, record)
     return _checked(records[:, labels:], records[:, labels - 1], path, classes)
 
@@ -128,7 +119,5 @@ LAYOUTS = (
         _binary_meta,
     ),
     Layout("cifar100", 100, ("train",), ("test",), "meta", _read_python, _python_meta),
-    Layout(
-        "cifar100", 100, ("train.bin",), ("test.bin",), "fine_label_names.txt", _read_binary, _binary_meta
-    ),
+    Layout("cifar100", 100, ("train.bin",), ("test.bin",), "fine_label_names.txt", _read_binary, _binary_meta),
 )

@@ -64,9 +64,7 @@ class Dataset:
             raise InputError(f"{self.name} has features, not images: there is nothing to resize")
         return replace(self, pixels=height_and_width(pixels))
 
-    def batch(
-        self, size: int = 64, seed: int = 0, *, labels: Labels = "true", pixels: Pixels | None = None
-    ) -> Batch:
+    def batch(self, size: int = 64, seed: int = 0, *, labels: Labels = "true", pixels: Pixels | None = None) -> Batch:
         """The first `size` samples of the order that `seed` shuffles the data into: no sample twice.
 
         `labels="random"` replaces the labels by uniform ones of the same seed; `pixels` resizes the images.
@@ -82,8 +80,7 @@ class Dataset:
         size = whole(size, "batch size", 1)
         if size > len(self):
             raise InputError(
-                f"a batch of {size} is larger than the {self.split} part of {self.name}, "
-                f"which has {len(self)} samples"
+                f"a batch of {size} is larger than the {self.split} part of {self.name}, which has {len(self)} samples"
             )
         if labels not in ("true", "random"):
             raise InputError(f"labels must be 'true' or 'random', not {labels!r}")
@@ -114,9 +111,7 @@ class Dataset:
         x = normalised(self._stored(indices), self.mean, self.std)
         if not np.isfinite(x).all():
             where = int(indices[np.argwhere(~np.isfinite(x))[0, 0]])
-            raise InputError(
-                f"sample {where} of {source} is infinite once it is divided by the training part's std"
-            )
+            raise InputError(f"sample {where} of {source} is infinite once it is divided by the training part's std")
         return Batch(x, self.labels[indices], self.classes, source, self.mean, self.std)
 
     def _stored(self, indices: np.ndarray) -> np.ndarray:

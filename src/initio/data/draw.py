@@ -13,9 +13,7 @@ INPUTS, LABELS = 0, 1  # separate streams, so that a larger batch begins with th
 
 def generator(seed: int, stream: int) -> np.random.Generator:
     """A PCG64 generator that depends on (seed, stream) alone."""
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence(whole(seed, "seed", 0), spawn_key=(stream,)))
-    )
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(whole(seed, "seed", 0), spawn_key=(stream,))))
 
 
 def random_labels(size: int, classes: int, seed: int) -> np.ndarray:

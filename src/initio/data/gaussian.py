@@ -40,9 +40,7 @@ class Noise:
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "classes", whole(self.classes, "number of classes", 1))
 
-    def batch(
-        self, size: int = 64, seed: int = 0, *, labels: str = "random", pixels: Pixels | None = None
-    ) -> Batch:
+    def batch(self, size: int = 64, seed: int = 0, *, labels: str = "random", pixels: Pixels | None = None) -> Batch:
         """A batch that depends on (shape, classes, size, seed) alone."""
         if labels not in ("true", "random"):
             raise InputError(f"labels must be 'true' or 'random', not {labels!r}")
@@ -63,9 +61,7 @@ class Noise:
         return replace(self, shape=(self.shape[0], *height_and_width(pixels)))
 
 
-def noise(
-    shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, batch_size: int = 64, seed: int = 0
-) -> Batch:
+def noise(shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, batch_size: int = 64, seed: int = 0) -> Batch:
     """A batch of Gaussian noise with random labels.
 
     >>> batch = noise((3, 32, 32), classes=10, batch_size=64, seed=0)

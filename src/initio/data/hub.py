@@ -42,9 +42,7 @@ def read_hub(name: str, split: str) -> Dataset:
     try:
         from datasets import load_dataset
     except ImportError:
-        raise InputError(
-            f"hf:{name} needs the package datasets: install Initio with its extra, initio[hf]"
-        ) from None
+        raise InputError(f"hf:{name} needs the package datasets: install Initio with its extra, initio[hf]") from None
     dataset_name, _, config = name.partition(":")
     if not dataset_name:
         raise InputError("hf: needs the name of a data set, such as hf:cifar10")
@@ -65,9 +63,7 @@ def _dataset(name: str, split: str, parts: dict[str, Any]) -> Dataset:
     labels = np.array(rows[label], dtype=np.int64)
     check_range(labels, len(class_names), name)  # a label of -1 means "not published"
     mean, std = sampled_statistics(HubImages(train, image, name))
-    return Dataset(
-        name, HubImages(rows, image, name), labels, len(class_names), class_names, split, mean, std
-    )
+    return Dataset(name, HubImages(rows, image, name), labels, len(class_names), class_names, split, mean, std)
 
 
 def _column(rows: Any, kind: str, name: str) -> str:

@@ -29,9 +29,7 @@ def idx_files(folder: Path) -> Files:
             continue
         key = ("train" if match[1] == "train" else "test", match[2])
         if key in found and path.name.removesuffix(".gz") != found[key].name.removesuffix(".gz"):
-            raise InputError(
-                f"{folder} holds both {found[key].name} and {path.name}: give a folder with one data set"
-            )
+            raise InputError(f"{folder} holds both {found[key].name} and {path.name}: give a folder with one data set")
         found.setdefault(key, path)
     return found
 
@@ -54,9 +52,7 @@ def read_idx(path: Path) -> np.ndarray:
     """The array of one idx file."""
     raw = _bytes(path)
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES or not 1 <= raw[3] <= 4:
-        raise InputError(
-            f"{path} is not an idx file: its first four bytes are {raw[:4].hex(' ') or 'missing'}"
-        )
+        raise InputError(f"{path} is not an idx file: its first four bytes are {raw[:4].hex(' ') or 'missing'}")
     dtype, header = np.dtype(TYPES[raw[2]]), 4 + 4 * raw[3]
     if len(raw) < header:
         raise InputError(f"{path} is truncated: it ends within its header")
@@ -64,9 +60,7 @@ def read_idx(path: Path) -> np.ndarray:
     expected = math.prod(shape) * dtype.itemsize
     if len(raw) - header != expected:
         what = "truncated" if len(raw) - header < expected else "too long"
-        raise InputError(
-            f"{path} is {what}: shape {shape} needs {expected} bytes, there are {len(raw) - header}"
-        )
+        raise InputError(f"{path} is {what}: shape {shape} needs {expected} bytes, there are {len(raw) - header}")
     return np.frombuffer(raw, dtype, offset=header).reshape(shape).astype(dtype.newbyteorder("="))
 
 

@@ -38,9 +38,7 @@ def _archive(file: BinaryIO, path: Path) -> np.lib.npyio.NpzFile:
     except Exception as error:  # numpy and zipfile raise whatever a damaged file leads them to
         raise InputError(f"{path} is not a readable .npz file: {_reason(error)}") from None
     if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InputError(
-            f"{path} is a single array, not an .npz archive: save it by numpy.savez(path, x=..., y=...)"
-        )
+        raise InputError(f"{path} is a single array, not an .npz archive: save it by numpy.savez(path, x=..., y=...)")
     return archive
 
 
@@ -66,9 +64,7 @@ def _array(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
 def _class_names(archive: np.lib.npyio.NpzFile, path: Path) -> tuple[str, ...]:
     names = _array(archive, "class_names", path)
     if names.ndim != 1 or names.dtype.kind not in "US":
-        raise InputError(
-            f"class_names in {path} must be a list of texts, not {names.dtype} of shape {names.shape}"
-        )
+        raise InputError(f"class_names in {path} must be a list of texts, not {names.dtype} of shape {names.shape}")
     try:
         return (
             tuple(str(name) for name in np.char.decode(names, "utf-8"))

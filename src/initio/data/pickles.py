@@ -89,9 +89,7 @@ def read_pickle(raw: bytes, where: str) -> dict[str, Any]:
     except InputError:
         raise
     except Exception as error:  # damage can lead an opcode to any value
-        raise InputError(
-            f"{where} is damaged or no pickle of plain arrays: {error or type(error).__name__}"
-        ) from None
+        raise InputError(f"{where} is damaged or no pickle of plain arrays: {error or type(error).__name__}") from None
 
 
 class _Machine:

@@ -60,9 +60,7 @@ def read_picture(path: Path) -> np.ndarray:
             return rgb(image)  # without Pillow's warnings: a picture is read, or refused by one sentence
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
         # Pillow's own sentence on an unknown format repeats the path.
-        reason = (
-            "its format is not recognised" if "cannot identify" in str(error) else str(error).split("\n")[0]
-        )
+        reason = "its format is not recognised" if "cannot identify" in str(error) else str(error).split("\n")[0]
         raise InputError(f"{path} is not a readable image: {reason or type(error).__name__}") from None
 
 
@@ -70,9 +68,7 @@ def rgb(image: Image) -> np.ndarray:
     """A Pillow image as uint8 (3, height, width)."""
     if image.mode not in EIGHT_BIT:
         raise ValueError(f"its pixels are of type {image.mode}, not 8 bits a channel")
-    opaque = (
-        image.convert("RGBA") if image.mode in ("P", "PA", "LA") else image
-    )  # a palette may hold transparency
+    opaque = image.convert("RGBA") if image.mode in ("P", "PA", "LA") else image  # a palette may hold transparency
     return np.moveaxis(np.asarray(opaque.convert("RGB"), dtype=np.uint8), -1, 0)
 
 
@@ -111,9 +107,7 @@ def _tree(folder: Path, class_names: tuple[str, ...]) -> tuple[PictureFiles, np.
             raise InputError(f"{class_folder} is a class that the training part does not have")
         found = sorted(p for p in class_folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
         if not found:
-            raise InputError(
-                f"{class_folder} holds no images: each class folder needs at least one of {_endings()}"
-            )
+            raise InputError(f"{class_folder} holds no images: each class folder needs at least one of {_endings()}")
         paths += found
         labels += [class_names.index(class_folder.name)] * len(found)
     if not paths:

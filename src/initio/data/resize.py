@@ -22,9 +22,7 @@ def height_and_width(pixels: Pixels) -> tuple[int, int]:
     sides = tuple(pixels) if isinstance(pixels, tuple | list) else (pixels, pixels)
     height, width = (whole(side, "image size", 1) for side in sides[:2]) if len(sides) == 2 else (0, 0)
     if not (0 < height <= MOST_PIXELS and 0 < width <= MOST_PIXELS):
-        raise InputError(
-            f"the image size must be a side or (height, width) of up to {MOST_PIXELS}, not {pixels!r}"
-        )
+        raise InputError(f"the image size must be a side or (height, width) of up to {MOST_PIXELS}, not {pixels!r}")
     return height, width
 
 

@@ -76,18 +76,14 @@ def _load(name: str, split: str) -> Data:
 def _noise(name: str) -> Noise:
     match = re.fullmatch(r"noise(?::(\d{1,9}(?:x\d{1,9})*))?(?::(\d{1,9}))?", name, flags=re.ASCII)
     if match is None or (match[1] is None and match[2] is not None):
-        raise InputError(
-            f"{name} is not understood: write noise, noise:3x16x16 or noise:3x16x16:100 (shape, classes)"
-        )
+        raise InputError(f"{name} is not understood: write noise, noise:3x16x16 or noise:3x16x16:100 (shape, classes)")
     shape = Noise.shape if match[1] is None else tuple(int(n) for n in match[1].split("x"))
     return Noise(shape, Noise.classes if match[2] is None else int(match[2]))
 
 
 def _read_file(path: Path, split: str) -> Dataset:
     if path.suffix.lower() != ".npz":
-        raise InputError(
-            f"{path} is not a kind of data file that Initio reads: give an .npz file or a folder"
-        )
+        raise InputError(f"{path} is not a kind of data file that Initio reads: give an .npz file or a folder")
     return read_npz(path, split)
 
 
@@ -119,9 +115,7 @@ def _find(name: str) -> Path:
         if (DEBIAN_FOLDER / name).is_dir():
             return DEBIAN_FOLDER / name
         brings = ", Debian's package dataset-fashion-mnist brings it" if name == "fashion-mnist" else ""
-        raise InputError(
-            f"{name} is not in {DEBIAN_FOLDER}{brings}: give the folder that holds its idx files"
-        )
+        raise InputError(f"{name} is not in {DEBIAN_FOLDER}{brings}: give the folder that holds its idx files")
     raise InputError(_not_found(name, root))
 
 
@@ -138,9 +132,7 @@ def _in_folder(name: str, root: Path) -> list[Path]:
 def _loadable(root: Path) -> list[Path]:
     if not root.is_dir():
         raise InputError(f"the folder {root} that {DATA_FOLDER} names does not exist")
-    return sorted(
-        p for p in root.iterdir() if not p.name.startswith(".") and (p.is_dir() or p.suffix == ".npz")
-    )
+    return sorted(p for p in root.iterdir() if not p.name.startswith(".") and (p.is_dir() or p.suffix == ".npz"))
 
 
 def _not_found(name: str, root: str | None, most: int = 12) -> str:

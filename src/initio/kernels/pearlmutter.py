@@ -540,6 +540,7 @@ _RULES: dict[Any, Callable[..., Node | None]] = {
     torch.Tensor.__getitem__: _unary(torch.Tensor.__getitem__),
     torch.Tensor.flatten: _unary(torch.Tensor.flatten),
     F.pad: _unary(F.pad),
+    torch.zeros_like: lambda tape, *args, **kwargs: None,  # a constant
 }
 
 

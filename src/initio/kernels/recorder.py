@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -96,8 +98,10 @@ class Recorder(TorchFunctionMode):
     def other(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs the function under autograd; marks parameters it reads; carries tangents by forward-mode derivatives."""
         name = getattr(func, "__name__", str(func))
-        if name in ("__get__", "__set__", "dim", "size", "__len__", "is_floating_point", "numel"):
+        if name in ("__set__", "dim", "size", "__len__", "is_floating_point", "numel"):
             return func(*args, **kwargs)
+        if name == "__get__":
+            return self._property(func, args[0])
         leaves, spec = tree_flatten((args, kwargs))
         if in_place(name) and leaves and id(leaves[0]) in self.fixed and self.fixed[id(leaves[0])]() is leaves[0]:
             raise SharedValueChangedError
@@ -111,6 +115,18 @@ class Recorder(TorchFunctionMode):
         if read and any(isinstance(o, Tensor) and o.requires_grad for o in tree_flatten(out)[0]):
             self.notes.unknown |= read
             self.notes.operations.add(name)
+        return out
+
+    def _property(self, func: Any, t: Tensor) -> Any:
+        """`t.shape`, `t.T` and their like; those that are tensors with a gradient are linear."""
+        out = func(t)
+        if isinstance(out, Tensor) and out is not t and out.requires_grad:
+            if id(t) in self.names:
+                self.notes.unknown.add(self.names[id(t)])
+                self.notes.operations.add("a property")
+            tangent = self._tangents([t])[0] if self.dual else None
+            if tangent is not None:
+                self.tangents.set(out, func(tangent))
         return out
 
     def _tangents(self, leaves: Sequence[Any]) -> list[Tensor | None]:
@@ -150,6 +166,7 @@ class Recorder(TorchFunctionMode):
 
         primals = tuple(leaves[i] for i in spots)
         moved = tuple(t for t in tangents if t is not None)
+        forward_mode()
         out, tangent = torch.func.jvp(run, primals, moved)[:2]
         if in_place(name):
             out = func(*args, **kwargs)
@@ -239,6 +256,14 @@ def _linear_tangent(
     if tangents[0] is None or any(t is not None for t in tangents[1:]) or args[0] is not leaves[0]:
         return None
     return func(tangents[0], *args[1:], **kwargs)
+
+
+@lru_cache(maxsize=1)
+def forward_mode() -> None:
+    """Loads torch's forward-mode derivatives, which warn of torch's own use of its deprecated parts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.func.jvp(torch.sin, (torch.zeros(()),), (torch.ones(()),))
 
 
 def in_place(name: str) -> bool:

@@ -34,6 +34,10 @@ class Spill:
         self.file: IO[bytes] | None = None
         self.recent: OrderedDict[tuple[Any, ...], tuple[Tensor, Tensor | _OnDisk]] = OrderedDict()
 
+    def __del__(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
     def pack(self, t: Tensor) -> Tensor | _OnDisk:
         """Called by autograd when it saves a tensor."""
         if t.requires_grad and t.is_leaf:

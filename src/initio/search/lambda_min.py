@@ -4,8 +4,8 @@ Exact, for up to a billion architectures: λ_min(K) is at most the smallest eige
 
 1. The incumbent: ReLU and a skip everywhere, improved by changing one decision at a time.
 2. For the two most similar inputs, the bound K_ii − K_ij of *every* architecture is computed, by expanding the tree of
-   prefixes in large arrays. Only the last layer is treated by argument: its skip adds A + S and a constant, all positive
-   semi-definite for inputs of one norm, so it is always taken. What stays below the incumbent is discarded.
+   prefixes in large arrays. Only the last layer is treated by argument: its skip adds A + S and a constant, all
+   positive semi-definite for inputs of one norm, so it is always taken. What stays below the incumbent is discarded.
 3. Survivors are bounded again by the submatrix of the inputs on which the incumbent's smallest eigenvector lives.
 4. Survivors of that are computed in full, best bound first, until the next bound is below the best value.
 
@@ -93,13 +93,17 @@ class LambdaMin:
         )
 
 
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def unit_inputs(x: np.ndarray) -> Tensor:
     """Inputs as vectors of norm 1 [Eigen, Assumption 1]; λ_min is 0 for every architecture when two agree."""
     flat = torch.from_numpy(np.array(x, dtype=np.float64).reshape(len(x), -1))
     norms = flat.norm(dim=1, keepdim=True)
     if len(flat) < 2 or bool((norms == 0).any()):
         raise InputError("the search needs at least two inputs, none of them zero")
-    unit = flat / norms
+    unit: Tensor = flat / norms
     closest = (unit @ unit.T - 2 * torch.eye(len(unit), dtype=torch.float64)).max()
     if float(closest) > 1 - 1e-12:
         raise InputError("two inputs point in the same direction: λ_min is 0 for every architecture, give others")
@@ -190,19 +194,19 @@ def _leaves(pairs: Pairs, codes: Tensor, threshold: float, only_layer: bool) -> 
     Smooth activations come last and only where a bound that needs no table of pairs lets them: ΔG ≤ Ġ ΔA and
     ΔĠ ≤ min(Ġ, B x), both by Price's theorem.
     """
-    K, dK = pairs.K, pairs.dK
-    x = pairs.dA / pairs.A
+    K, dK = pairs.diagonal, pairs.gap
+    x = pairs.d_A / pairs.A
     kept_codes, kept = [], []
     for number, name in enumerate(ACTIVATIONS):
         rows = None
         if name in SMOOTH:
             dot, curvature = table(name).bounds(pairs.A)
-            crude = dK * (1 + dot) + dot * pairs.dA + torch.minimum(dot, curvature * x) * (K - dK)
+            crude = dK * (1 + dot) + dot * pairs.d_A + torch.minimum(dot, curvature * x) * (K - dK)
             rows = torch.nonzero(crude[:, 0] > threshold)[:, 0]
             if not len(rows):
                 continue
         some = pairs if rows is None else pairs[rows]
-        bound = advance(some, moments(name, some), not only_layer).dK[:, 0]
+        bound = advance(some, moments(name, some), not only_layer).gap[:, 0]
         good = bound > threshold
         numbers = codes if rows is None else codes[rows]
         kept_codes.append(numbers[good] * OPTIONS + 2 * number + (0 if only_layer else 1))
@@ -219,8 +223,8 @@ def refine(codes: Tensor, correlations: Tensor, incumbent: float, depth: int) ->
     for part in torch.split(torch.arange(len(codes)), 2000):
         digits = codes[part, None] // OPTIONS ** torch.arange(depth - 2, -1, -1) % OPTIONS
         pairs = follow(first, digits)
-        K = pairs.K[:, :, None].repeat(1, k, k)
-        K[:, i, j] -= pairs.dK
+        K = pairs.diagonal[:, :, None].repeat(1, k, k)
+        K[:, i, j] -= pairs.gap
         K[:, j, i] = K[:, i, j]
         bounds[part] = torch.linalg.eigvalsh(K)[:, 0]
     order = torch.argsort(bounds, descending=True, stable=True)

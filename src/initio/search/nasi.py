@@ -127,12 +127,13 @@ class Nasi:
         """log R, R = T − μ max(0, T − ν) [NASI 13], kept positive where a strong penalty would make it negative."""
         nu = np.quantile(T, self.nu)
         R = T - self.mu * np.maximum(0, T - nu)
-        return np.log(np.maximum(R, np.min(T)))
+        r: np.ndarray = np.log(np.maximum(R, np.min(T)))
+        return r
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Slopes w and their standard errors, one for each option of each categorical, and the share of variance explained."""
+    """Slopes w with their standard errors, one an option of each categorical, and the share of variance explained."""
 
     w: tuple[float, ...]
     error: tuple[float, ...]

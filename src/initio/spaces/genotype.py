@@ -114,9 +114,7 @@ def begin_cell(widths: tuple[int, int], c: int, reduced: bool) -> tuple[Builder,
     return cell, [cell("input_0", first, 0), cell("input_1", Op("relu_conv_1x1", widths[1], c), 1)]
 
 
-def stack(
-    cell: CellGraph, settings: NetworkSettings, channels: int, cells: int, nodes: tuple[int, int]
-) -> Graph:
+def stack(cell: CellGraph, settings: NetworkSettings, channels: int, cells: int, nodes: tuple[int, int]) -> Graph:
     """DARTS' network: stem, `cells` cells with reductions at 1/3 and 2/3 of the depth, pool, classifier.
 
     Images of 96 pixels and more get ImageNet's stem of stride 8, smaller ones a 3x3 convolution to 3C channels. The

@@ -125,7 +125,9 @@ class NB1Shot1Space(GraphSpace):
         return NB101.stacked(lambda c_in, c_out: self._mixed_cell(arch, c_in, c_out), settings)
 
     def _mixed_cell(self, arch: Architecture, c_in: int, c_out: int) -> Graph:
-        combinations_of = [[tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[: self.n_blocks + 1]]
+        combinations_of = [
+            [tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[: self.n_blocks + 1]
+        ]
         out = len(self.n_parents)
         live = {out}
         for v in reversed(range(1, out + 1)):

@@ -126,9 +126,7 @@ def _cell(edges: Sequence[Op]) -> Graph:
     cell = Builder()
     values = [0]
     for node in (1, 2, 3):
-        incoming = [
-            cell(f"edge_{s}_{t}", op, values[s]) for (s, t), op in zip(EDGES, edges, strict=True) if t == node
-        ]
+        incoming = [cell(f"edge_{s}_{t}", op, values[s]) for (s, t), op in zip(EDGES, edges, strict=True) if t == node]
         values.append(cell(f"node_{node}", Op(SUM), *incoming))
     return cell.graph(values[-1])
 

@@ -1,14 +1,14 @@
 """The recursion for many architectures at once, on a few pairs of inputs of norm 1.
 
-A pair (i, j) has K_ii = K_jj, so λ_min(K) ≤ K_ii − K_ij, for any kernel that contains it. Kept for each architecture are
-the diagonals A, S and the mean m, which all inputs share, and for each pair the differences ΔA = A_ii − A_ij and ΔS. The
-cross term of a skip is the same for all pairs and cancels from ΔA. With K = A + S and a layer's G, Ġ:
+A pair (i, j) has K_ii = K_jj, so λ_min(K) ≤ K_ii − K_ij, for any kernel that contains it. Kept for each architecture
+are the diagonals A, S and the mean m, which all inputs share, and for each pair the differences ΔA = A_ii − A_ij and
+ΔS. The cross term of a skip is the same for all pairs and cancels from ΔA. With K = A + S and a layer's G, Ġ:
 
     ΔA' = ΔG + α ΔA,      ΔS' = α ΔS + Ġ ΔK + ΔĠ K_ij,      A' = G + α (A + 4sm),      S' = α S + Ġ K.
 
-ReLU and LeakyReLU are closed forms. For smooth activations the ratios ΔG / (Ġ ΔA) and ΔĠ / (Ġ x), x = ΔA/A, are smooth
-functions of log A and log x; they are tabulated once and interpolated, with an error that `TOLERANCE` more than covers
-over ten layers (tests).
+ReLU and LeakyReLU are closed forms. For smooth activations the ratios ΔG / (Ġ ΔA) and ΔĠ / (Ġ x), x = ΔA/A, are
+smooth functions of log A and log x; they are tabulated once and interpolated, with an error that `TOLERANCE` more than
+covers over ten layers (tests).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Moments:
     """Of one layer: G, ΔG, Ġ, ΔĠ (with the lemma's factor 2) and the mean s."""
 
     G: Tensor
-    dG: Tensor
+    d_G: Tensor
     dot: Tensor
     d_dot: Tensor
     s: Tensor
@@ -42,29 +42,29 @@ class Moments:
 
 @dataclass(frozen=True)
 class Pairs:
-    """n architectures (rows) on p pairs (columns of dA and dS); A, S and m have one column."""
+    """n architectures (rows) on p pairs (columns of d_A and d_S); A, S and m have one column."""
 
     A: Tensor
     S: Tensor
     m: Tensor
-    dA: Tensor
-    dS: Tensor
+    d_A: Tensor
+    d_S: Tensor
 
     def __len__(self) -> int:
         return len(self.A)
 
     @property
-    def K(self) -> Tensor:
+    def diagonal(self) -> Tensor:
         """The kernel's diagonal."""
         return self.A + self.S
 
     @property
-    def dK(self) -> Tensor:
+    def gap(self) -> Tensor:
         """K_ii − K_ij."""
-        return self.dA + self.dS
+        return self.d_A + self.d_S
 
     def __getitem__(self, rows: Tensor | slice) -> Pairs:
-        return Pairs(self.A[rows], self.S[rows], self.m[rows], self.dA[rows], self.dS[rows])
+        return Pairs(self.A[rows], self.S[rows], self.m[rows], self.d_A[rows], self.d_S[rows])
 
 
 def start(correlations: Tensor) -> Pairs:
@@ -76,24 +76,24 @@ def start(correlations: Tensor) -> Pairs:
 
 def stack(parts: Iterable[Pairs]) -> Pairs:
     """All rows below each other."""
-    columns = zip(*((p.A, p.S, p.m, p.dA, p.dS) for p in parts), strict=True)
+    columns = zip(*((p.A, p.S, p.m, p.d_A, p.d_S) for p in parts), strict=True)
     return Pairs(*(torch.cat(column) for column in columns))
 
 
 def advance(pairs: Pairs, layer: Moments, skip: bool) -> Pairs:
     """One more layer."""
-    K, dK = pairs.K, pairs.dK
+    K, dK = pairs.diagonal, pairs.gap
     S = layer.dot * K
     dS = layer.dot * dK + layer.d_dot * (K - dK)
     if not skip:
-        return Pairs(layer.G, S, layer.s, layer.dG, dS)
+        return Pairs(layer.G, S, layer.s, layer.d_G, dS)
     A = layer.G + pairs.A + 4 * layer.s * pairs.m
-    return Pairs(A, S + pairs.S, layer.s + pairs.m, layer.dG + pairs.dA, dS + pairs.dS)
+    return Pairs(A, S + pairs.S, layer.s + pairs.m, layer.d_G + pairs.d_A, dS + pairs.d_S)
 
 
 def moments(name: str, pairs: Pairs, eta: float = ETA) -> Moments:
     """The activation's moments for every row and pair."""
-    x = (pairs.dA / pairs.A).clamp(1e-15, 2.0)
+    x = (pairs.d_A / pairs.A).clamp(1e-15, 2.0)
     if name in ("relu", "leaky_relu"):
         return _piecewise_linear(eta if name == "leaky_relu" else 0.0, pairs.A, x)
     return table(name).moments(pairs.A, x)
@@ -104,9 +104,7 @@ def _piecewise_linear(eta: float, q: Tensor, x: Tensor) -> Moments:
     theta = 2 * torch.asin(torch.sqrt(x / 2))
     weight, square, rho = (1 - eta) ** 2 / math.pi, 1 + eta * eta, 1 - x
     G_ij = 2 * eta * rho + weight * (torch.sin(theta) + (math.pi - theta) * rho)
-    return Moments(
-        square * q, q * (square - G_ij), torch.full_like(q, square), weight * theta, LeakyReLU(eta).mean(q)
-    )
+    return Moments(square * q, q * (square - G_ij), torch.full_like(q, square), weight * theta, LeakyReLU(eta).mean(q))
 
 
 @dataclass(frozen=True)
@@ -121,8 +119,8 @@ class Table:
         from scipy.interpolate import RectBivariateSpline
 
         sigma = dual(self.name)
-        (q, x), (q_fine, x_fine) = ([_log_grid(*args) for args in zip((RANGE_Q, RANGE_X), sizes, strict=True)]
-                                    for sizes in (COARSE, FINE))  # fmt: skip
+        q, x = _log_grid(RANGE_Q, COARSE[0]), _log_grid(RANGE_X, COARSE[1])
+        q_fine, x_fine = _log_grid(RANGE_Q, FINE[0]), _log_grid(RANGE_X, FINE[1])
         g, g_dot = sigma.diagonal(q)
         value, slope = sigma.moments(q[:, None], q[:, None], (1 - x)[None].expand(COARSE))
         ratios = (

@@ -121,8 +121,8 @@ class Mixture(Dual):
         H = E[h_s(u) h_t(v)]     = arctan(stc / D) / 2π,              dH/dc = H'
         P = E[u h_s(u) v h_t(v)] = cH + H' (ab − c² + c²/A + c²/B),   dP/dc = H + cH' (1/A + 1/B + 1/D²)
 
-    by Stein's lemma, applied twice, and the derivatives are the derivative kernels. A gated activation has the moments c/4 + P and 1/4 + dP/dc; the cross
-    terms are odd and vanish.
+    by Stein's lemma, applied twice, and the derivatives are the derivative kernels. A gated activation has the moments
+    c/4 + P and 1/4 + dP/dc; the cross terms are odd and vanish.
     """
 
     weights: tuple[float, ...]

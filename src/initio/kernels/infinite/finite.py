@@ -10,7 +10,7 @@ from torch import Tensor
 
 from initio.errors import InputError
 from initio.kernels.infinite.duals import ETA
-from initio.kernels.infinite.recursion import GAIN, Kernel, check_architecture
+from initio.kernels.infinite.recursion import GAIN, Kernel, as_inputs, check_architecture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +35,7 @@ def finite_ntk(
     if width < 1:
         raise InputError(f"width must be at least 1, not {width}")
     generator = torch.Generator().manual_seed(seed)
-    inputs = torch.as_tensor(x).detach().to(dtype)
-    inputs = inputs.reshape(len(inputs), -1)
+    inputs = as_inputs(x, dtype=dtype)
     scale = (GAIN / width) ** 0.5
 
     reads, weights, slopes = [inputs], [], []

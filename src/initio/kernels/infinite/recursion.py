@@ -108,8 +108,8 @@ def ntk(
     """
     names, alphas = check_architecture(activations, skips, form)
     duals = [dual(name, eta) for name in names]
-    rows = _inputs(x, "x")
-    columns = rows if other is None else _inputs(other, "other")
+    rows = as_inputs(x)
+    columns = rows if other is None else as_inputs(other, "other")
     if rows.shape[1] != columns.shape[1]:
         raise InputError(f"x has {rows.shape[1]} features and other has {columns.shape[1]}: they must agree")
     layers, last_rows = prepare(rows, columns, duals, alphas, form)
@@ -243,8 +243,9 @@ def _identical(c: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return near.nonzero() if bool(near.any()) else near.new_zeros((0, 2), dtype=torch.int64)
 
 
-def _inputs(x: Tensor | np.ndarray, name: str) -> Tensor:
-    tensor = torch.as_tensor(x).detach().to(torch.float64)
+def as_inputs(x: Tensor | np.ndarray, name: str = "x", dtype: torch.dtype = torch.float64) -> Tensor:
+    """Inputs as the rows of a matrix of the wanted type, checked; a copy where numpy's memory is read-only."""
+    tensor = x.detach().to(dtype) if isinstance(x, Tensor) else torch.tensor(x, dtype=dtype)
     if tensor.ndim < 2 or 0 in tensor.shape:
         raise InputError(f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}")
     if not bool(torch.isfinite(tensor).all()):

@@ -60,11 +60,23 @@ def export(
     weights: str | Path | None = None,
     seed: int = 0,
 ) -> None:
-    """Writes the architecture to a file, whole or not at all.
+    """Writes what `exported` gives to a file, whole or not at all."""
+    with whole_file(Path(path)) as temporary:
+        temporary.write_bytes(exported(arch, format, settings, weights=weights, seed=seed))
+
+
+def exported(
+    arch: Architecture | Genotype,
+    format: str,
+    settings: NetworkSettings | None = None,
+    *,
+    weights: str | Path | None = None,
+    seed: int = 0,
+) -> bytes:
+    """The architecture in a format; all but those of `WITH_WEIGHTS` are UTF-8 text.
 
     Args:
         arch: an architecture, or a published cell.
-        path: of the file.
         format: one of `FORMATS`.
         settings: of the network around the architecture; by default the published one.
         weights: a state dict of that network, as `torch.save(model.state_dict(), weights)` writes it.
@@ -77,9 +89,7 @@ def export(
             f"a file of format {format} holds no weights: load them in Python, or choose {' or '.join(WITH_WEIGHTS)}"
         )
     settings = _resolved(arch, settings or NetworkSettings())
-    content = FORMATS[format](Subject(arch, settings, None if weights is None else Path(weights), seed))
-    with whole_file(Path(path)) as temporary:
-        temporary.write_bytes(content)
+    return FORMATS[format](Subject(arch, settings, None if weights is None else Path(weights), seed))
 
 
 def python_source(arch: Architecture | Genotype, settings: NetworkSettings | None = None) -> str:
@@ -152,4 +162,4 @@ FORMATS: dict[str, Callable[[Subject], bytes]] = {
 }
 WITH_WEIGHTS = ("onnx", "torchscript")
 
-__all__ = ["FORMATS", "WITH_WEIGHTS", "Subject", "export", "python_source"]
+__all__ = ["FORMATS", "WITH_WEIGHTS", "Subject", "export", "exported", "python_source"]

@@ -81,7 +81,7 @@ class _Body:
             for cut, read in zip(line.cuts, line.read, strict=True):
                 if cut:
                     layers[cut] = Call("Truncate", (_expressed(read, known),))
-            if own.is_module:
+            if own.is_module and (line.name in live or write(own).symbols):  # unread poolings have nothing to keep
                 ordered = _ordered(line, widths, known)
                 c_in, c_out = (_expressed_or_nothing(values, ordered) for values in (line.c_in, line.c_out))
                 layers[line.name] = write(own).at(c_in, c_out, own.stride)
@@ -129,7 +129,7 @@ class _Body:
         for name, call in layers.items():
             written = call.lines(" " * 8, f"self.{name} = ")
             if name in self.unread:
-                written[-1] += "  # no path leads from here to the output"
+                written[-1] += "  # leads nowhere"
             lines += written
         return lines
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 from initio.graphs import CONCAT, SUM, ZERO
@@ -11,13 +10,14 @@ from initio.networks.export.expressions import WIDTH, Call
 from initio.networks.export.wiring import Line, Wiring
 
 INDENT = " " * 8
+MAX_INLINE = 3  # summands that are written within the brackets of a call
 
 
 def write_forward(wiring: Wiring, inputs: Sequence[str]) -> list[str]:
     """The statements of `forward`, given the names of its arguments.
 
-    A value that a single sum or layer reads is written where it is read. The others are named x1, x2, ...: after the
-    number in their own name (`node_3` is x3), or in order where these numbers are not all different.
+    A value that a single sum or layer reads is written where it is read, unless it is a node of a cell. The others are
+    named x1, x2, ...: after the number in their own name (`node_3` is x3), or in order where these are not different.
     """
     live = wiring.live()
     numbers = [n for n in range(wiring.n_inputs, wiring.n_inputs + len(wiring.lines)) if n in live]
@@ -44,21 +44,19 @@ def write_forward(wiring: Wiring, inputs: Sequence[str]) -> list[str]:
 
 def _is_inline(wiring: Wiring, number: int, readers: Sequence[Line]) -> bool:
     line = wiring.line(number)
-    if len(readers) != 1 or readers[0].kind in (CONCAT, ZERO):
+    if len(readers) != 1 or readers[0].kind in (CONCAT, ZERO) or re.fullmatch(r"(node|vertex)_\d+", line.name):
         return False
     (reader,) = readers
     cut = reader.cuts[reader.inputs.index(number)]
     if line.kind == SUM:
-        return reader.is_module and not cut and len(line.inputs) <= 3
+        return reader.is_module and not cut and len(line.inputs) <= MAX_INLINE
     projection = line.is_module and all(source < wiring.n_inputs for source in line.inputs)
     return line.kind != CONCAT and (reader.kind == SUM or projection)
 
 
 def _names(wiring: Wiring, named: Sequence[int], taken: set[str]) -> dict[int, str]:
-    found = {n: re.search(r"_(\d+)$", wiring.line(n).name) for n in named}
-    own = {n: f"x{match[1]}" for n, match in found.items() if match}
-    counts = Counter(own.values())
-    if len(own) == len(named) and not taken & set(own.values()) and all(count == 1 for count in counts.values()):
+    own = {n: re.sub(r"^.*_(\d+)$", r"x\1", wiring.line(n).name) for n in named}
+    if len(set(own.values()) - taken) == len(named):
         return own
     return {n: f"x{place}" for place, n in enumerate(named, start=1)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,7 +22,11 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         raise InputError(f"the file of weights {str(path)!r} does not exist")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "Detected pickle protocol", UserWarning
+            )  # what it cannot read, it refuses
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError):
         content = None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):

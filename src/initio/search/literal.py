@@ -1,0 +1,248 @@
+"""NASI to the letter of its Algorithm 1 (Shu et al., 2022): `--estimator literal`.
+
+For t = 1..T: draw a batch and Gumbel noise g_t; the sample A_t takes argmax(α₀ + g_t) in every categorical of a one-shot
+network with fixed parameters θ₀; G_t = ∇_α R(A_t) at α₀ = 0 through the straight-through Gumbel-softmax, with
+R = T − μ max(0, T − ν) and T = ‖b⁻¹ Σ ∇θ ℓ‖² [NASI 12, 13, 42]. Then [NASI 18]
+
+    α* = (ξ/T) Σ_t G_t / max(‖G_1‖, ..., ‖G_t‖),    ξ = 1,
+
+and the most probable architecture under α* is chosen. docs/nasi.md has the derivatives.
+
+Every step draws from (seed, t) alone and leaves G_t in its row, so the rows of an interrupted search are its state.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from initio.errors import InputError
+from initio.graphs import ZERO
+from initio.records import Architecture, Batch, Cost, SearchResult, Settings, settings
+from initio.search.base import OnRow, Problem, get, versions
+from initio.spaces import GraphSpace
+from initio.spaces.base import Decision
+from initio.spaces.darts import DARTS, DARTS_BY_NODE
+
+if TYPE_CHECKING:
+    from initio.networks.supernet import Supernet
+
+PROBES = 50  # random architectures whose mean T is the fixed ν
+XI = 1.0
+Rows = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class LiteralNasi:
+    """NASI's Algorithm 1.
+
+    Args:
+        steps: T, the number of sampled architectures.
+        mu: weight of the penalty on T above ν.
+        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures;
+            or a number.
+        nu_0: where the adaptive ν begins; the paper's is 500 for darts and 1000 for nb1shot1.
+        gates: derivative with respect to `all` options of the one-shot network, or to the sampled `path` alone.
+        zero: let the option `none` be drawn; NASI's spaces do not have it.
+    """
+
+    steps: int = 100
+    mu: float = 1.0
+    nu: str = "adaptive"
+    nu_0: float = 1000.0
+    gates: Literal["all", "path"] = "all"
+    zero: bool = False
+
+    name: ClassVar[str] = "nasi-literal"
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, not {self.steps}")
+        if not (self.mu >= 0 and math.isfinite(self.mu)):
+            raise InputError(f"mu must be a number of at least 0, not {self.mu}")
+        if not (self.nu_0 > 0 and math.isfinite(self.nu_0)):
+            raise InputError(f"nu_0 must be positive, not {self.nu_0}")
+        if self.nu not in ("adaptive", "fixed"):
+            _number(self.nu)
+        if self.gates not in ("all", "path"):
+            raise InputError(f"gates must be 'all' or 'path', not {self.gates!r}")
+
+    @property
+    def probes(self) -> int:
+        """How many rows come before the first step."""
+        return PROBES if self.nu == "fixed" else 0
+
+    def run(
+        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
+    ) -> SearchResult:
+        """Samples, averages, and takes the most probable architecture within the limits."""
+        start, done = time.perf_counter(), list(rows)
+        supernet = one_shot(problem, seed)
+        for number in range(len(done), self.probes + self.steps):
+            row = self._step(problem, supernet, seed, number, done)
+            done.append(row)
+            if on_row:
+                on_row(row)
+        return SearchResult(
+            method=self.name,
+            space=problem.space.name,
+            seed=seed,
+            chosen=(best(problem, self.alpha(problem, done), seed),),
+            settings=settings(**asdict(self)),
+            trace=tuple(done),
+            cost=Cost(steps=self.steps, scorings=len(done), seconds=time.perf_counter() - start),
+            versions=versions(),
+        )
+
+    def _step(
+        self, problem: Problem, supernet: Supernet, seed: int, number: int, before: Sequence[Settings]
+    ) -> Settings:
+        """One row: a probe of T, or a step of Algorithm 1 (lines 3 to 5)."""
+        t = number - self.probes + 1
+        rng = np.random.default_rng([seed, number])
+        batch = problem.batch(int(rng.integers(2**31)))
+        g = noise(supernet.space.relaxation, rng, zero=self.zero)
+        choices = [int(np.argmax(row)) for row in g]
+        if t < 1:
+            T, _ = _measure(supernet, batch, choices, all_options=False)
+            return _row(number, "probe", choices, T)
+        nu = self.nu_at(t, [_trace(row) for row in before])
+        T, dT = _measure(supernet, batch, choices, all_options=self.gates == "all")
+        slope = 1 - self.mu * (T > nu)  # dR/dT
+        G = [straight_through(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
+        flat = [float(value) for row in G for value in row]
+        if not (math.isfinite(T) and all(map(math.isfinite, flat))):
+            return _row(number, "step", choices, None, nu=nu, flag="T or its gradient is not finite")
+        reward = T - self.mu * max(0.0, T - nu)
+        return _row(number, "step", choices, T, nu=nu, reward=reward, gradient=" ".join(map(repr, flat)))
+
+    def nu_at(self, t: int, T: Sequence[float | None]) -> float:
+        """ν for step t; `T` holds the trace of every row before it, probes first."""
+        if self.nu not in ("adaptive", "fixed"):
+            return _number(self.nu)
+        known = [value for value in (T if self.nu == "adaptive" else T[:PROBES]) if value is not None]
+        if self.nu == "adaptive":
+            return (self.nu_0 + sum(known)) / t  # Equation (41).
+        if not known:
+            raise InputError("none of the 50 random architectures has a finite trace: check the data")
+        return sum(known) / len(known)
+
+    def alpha(self, problem: Problem, rows: Sequence[Settings]) -> list[list[float]]:
+        """α* from the rows of a search, one row a categorical of the one-shot network; undrawn options are −inf."""
+        decisions = relaxed(problem.space).relaxation
+        delta = one_step([G for row in rows[self.probes :] if (G := _gradient(row)) is not None], self.steps)
+        out, start = [], 0
+        for decision in decisions:
+            row = delta[start : start + len(decision)] if len(delta) else np.zeros(len(decision))
+            drawn = [self.zero or option != ZERO for option in decision.options]
+            out.append([float(value) if kept else -math.inf for value, kept in zip(row, drawn, strict=True)])
+            start += len(decision)
+        return out
+
+
+def one_step(gradients: Sequence[np.ndarray], steps: int) -> np.ndarray:
+    """Δ* = (ξ/T) Σ_t G_t / max(‖G_1‖, ..., ‖G_t‖) [NASI 18].
+
+    >>> one_step([np.array([3.0, 4.0]), np.array([0.0, 1.0])], steps=2).tolist()
+    [0.3, 0.5]
+    """
+    total, largest = np.zeros_like(gradients[0]) if len(gradients) else np.zeros(0), 0.0
+    for G in gradients:
+        largest = max(largest, float(np.linalg.norm(G)))
+        if largest > 0:
+            total = total + G / largest
+    return XI / steps * total
+
+
+def straight_through(logits: np.ndarray, dR: np.ndarray) -> np.ndarray:
+    """∂R/∂α through one-hot gates h: Σ_k ∂R/∂h_k ∂p_k/∂α_j = p_j (∂R/∂h_j − Σ_k p_k ∂R/∂h_k), p = softmax(α + g).
+
+    The one-hot vector takes the derivative of the relaxed sample p [NASI B.3]. The sum over j is zero.
+
+    >>> straight_through(np.zeros(2), np.array([1.0, 0.0])).tolist()
+    [0.25, -0.25]
+    """
+    p = np.exp(logits - logits.max())
+    p /= p.sum()
+    return np.asarray(p * (dR - p @ dR))
+
+
+def noise(decisions: Sequence[Decision], rng: np.random.Generator, *, zero: bool = False) -> list[np.ndarray]:
+    """Gumbel(0, 1) for every option; −inf for `none` unless it may be drawn."""
+    rows = []
+    for decision in decisions:
+        g = rng.gumbel(size=len(decision))
+        rows.append(np.where([zero or option != ZERO for option in decision.options], g, -np.inf))
+    return rows
+
+
+def relaxed(space: GraphSpace) -> GraphSpace:
+    """The space with NASI's own relaxation: that of darts has one input and one operation a node [NASI B.2]."""
+    return DARTS_BY_NODE if space == DARTS else space
+
+
+def one_shot(problem: Problem, seed: int) -> Supernet:
+    """The one-shot network with its parameters θ₀."""
+    from initio.networks.supernet import Supernet
+
+    return Supernet(relaxed(problem.space), problem.network, seed=seed)
+
+
+def best(problem: Problem, alpha: Rows, seed: int) -> Architecture:
+    """The most probable architecture under α*; within limits, the best that climbing finds from a feasible one."""
+    space = relaxed(problem.space)
+    arch = space.decode(alpha)
+    if problem.accepts(arch):
+        return arch
+
+    def weight(arch: Architecture) -> float:
+        return sum(alpha[categorical][option] for categorical, option in space.active(arch))
+
+    arch = problem.draw(Random(f"nasi literal {seed}"))
+    while True:
+        around = [arch, *filter(problem.accepts, space.neighbours(arch))]
+        following = max(around, key=weight)
+        if weight(following) <= weight(arch):
+            return arch
+        arch = following
+
+
+def _measure(
+    supernet: Supernet, batch: Batch, choices: Sequence[int], *, all_options: bool
+) -> tuple[float, list[list[float]]]:
+    import torch
+
+    x = torch.from_numpy(batch.x.copy())
+    if x.ndim == 4:
+        x = x.contiguous(memory_format=torch.channels_last)  # 1.5 to 2 times faster
+    return supernet.trace_gradient(x, torch.from_numpy(batch.y.copy()), choices, all_options=all_options)
+
+
+def _row(number: int, kind: str, choices: Sequence[int], T: float | None, **more: float | str) -> Settings:
+    return settings(step=number, kind=kind, choices=" ".join(map(str, choices)), trace=T, **more)
+
+
+def _trace(row: Settings) -> float | None:
+    value = get(row, "trace")
+    return None if value is None else float(value)
+
+
+def _gradient(row: Settings) -> np.ndarray | None:
+    text = dict(row).get("gradient")
+    return None if text is None else np.array([float(word) for word in str(text).split()])
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        raise InputError(f"nu must be 'adaptive', 'fixed' or a positive number, not {text!r}")
+    return value
