@@ -21,6 +21,7 @@ from initio.store import Store, differences
 
 SMALL = ("--metrics", "grad,trace,kappa,naswot,params", "--cells", "1", "--channels", "2", "--data", "noise:3x8x8",
          "--batch-size", "4", "--repeats", "2")  # fmt: skip
+PATIENCE = 120  # seconds to the end of a run that nobody disturbs; more is a hang
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ class Kill:
     scores: int
     delay: float
     worker: bool
+
+
+def random_kill(rng: Random) -> Kill:
+    """Half of them at any time, start-up included, half while scores are written."""
+    worker = rng.random() < 0.5
+    return (
+        Kill(0, rng.random() * 8, worker) if rng.random() < 0.5 else Kill(rng.randrange(60), rng.random() / 2, worker)
+    )
 
 
 def command(store: Path, sample: int, workers: int, options: Sequence[str] = SMALL) -> list[str]:
@@ -72,11 +81,11 @@ def strike(process: subprocess.Popen[str], store: Path, kill: Kill) -> str:
     while process.poll() is None and count(store) < goal:
         time.sleep(0.01)
     time.sleep(kill.delay)
+    victims = [process.pid]
+    while process.poll() is None and not (victims := workers_of(process.pid) if kill.worker else victims):
+        time.sleep(0.01)
     if process.poll() is not None:
         return "it had ended"
-    victims = workers_of(process.pid) if kill.worker else [process.pid]
-    if not victims:
-        return "it had no workers yet"
     os.kill(victims[0], signal.SIGKILL)
     return "worker killed" if kill.worker else "main killed"
 
@@ -88,10 +97,11 @@ def survive(store: Path, sample: int, kills: list[Kill], options: Sequence[str] 
     while True:
         process = start(command(store, sample, workers, options))
         while plan and process.poll() is None:
-            events.append(strike(process, store, plan.pop(0)))
+            events.append(strike(process, store, plan[0]))
+            del plan[: "killed" in events[-1]]  # a kill that came too late is tried again
             if events[-1] == "main killed":
                 break
-        _, errors = process.communicate(timeout=600)
+        _, errors = process.communicate(timeout=PATIENCE)
         if process.returncode == 0 and not plan:
             return events
         if process.returncode not in (0, -signal.SIGKILL):
@@ -109,13 +119,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = Random(args.seed)
-    kills = [Kill(rng.randrange(60), rng.random() * 0.5, rng.random() < 0.5) for _ in range(args.kills)]
+    kills = [random_kill(rng) for _ in range(args.kills)]
     with tempfile.TemporaryDirectory() as folder:
         whole, survived = Path(folder) / "whole.db", Path(folder) / "survived.db"
-        _, errors = start(command(whole, args.sample, workers=1)).communicate()
-        print(errors, end="")
-        for event in survive(survived, args.sample, kills):
-            print(event)
+        reference = start(command(whole, args.sample, workers=1))
+        _, errors = reference.communicate()
+        if reference.returncode:
+            sys.exit(f"the uninterrupted run failed: {errors}")
+        for number, event in enumerate(survive(survived, args.sample, kills), start=1):
+            print(f"{number:>3}  {event}")
         with Store(whole, read_only=True) as a, Store(survived, read_only=True) as b:
             different = len(list(differences(a, b)))
             print(f"{args.kills} kills, {len(a)} scores uninterrupted, {len(b)} resumed, {different} differ")

@@ -12,6 +12,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+CONVOLUTION = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
 
 def double(model: nn.Module) -> nn.Module:
     """A float64 copy in training mode."""
@@ -105,7 +107,7 @@ def full_kernel(model: nn.Module, x: Tensor) -> np.ndarray:
 def hooked_kernel(model: nn.Module, x: Tensor, y: Tensor, reduction: str, parameterisation: str) -> np.ndarray:
     """Layer inputs and output gradients of one backward of Σ_i f_i; then stock autograd for each sample and layer."""
     net = double(model)
-    layers = [m for m in net.modules() if isinstance(m, nn.modules.conv._ConvNd | nn.Linear)]
+    layers = [m for m in net.modules() if isinstance(m, CONVOLUTION | nn.Linear)]
     seen: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -215,14 +217,14 @@ def fisher(model: nn.Module, x: Tensor, y: Tensor) -> float:
         return output.clone()  # what follows may work in place
 
     for module in net.modules():
-        if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):
+        if isinstance(module, CONVOLUTION | nn.Linear):
             module.register_forward_hook(keep)
     F.cross_entropy(net(x.double()), y).backward()
     total = 0.0
     for module, z in kept:
         if z.grad is None:
             continue
-        product = (z * z.grad).flatten(2).sum(2) if isinstance(module, nn.modules.conv._ConvNd) else z * z.grad
+        product = (z * z.grad).flatten(2).sum(2) if isinstance(module, CONVOLUTION) else z * z.grad
         per_channel = (product**2).mean(0) / 2
         total += sum(float(per_channel[c].detach()) * module.weight[c].numel() for c in range(len(per_channel)))
     return total

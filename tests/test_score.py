@@ -81,6 +81,7 @@ def test_what_is_no_batch_is_refused():
 
 def test_options_reach_the_metrics():
     plain, ntk = (
-        score(small(), batch(), "trace", options=Options(parameterisation=p))["trace"].value for p in ("standard", "ntk")
+        score(small(), batch(), "trace", options=Options(parameterisation=p))["trace"].value
+        for p in ("standard", "ntk")
     )
     assert ntk < plain

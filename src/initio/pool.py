@@ -340,10 +340,18 @@ def _in_workers(job: Job, tasks: list[Task], workers: int) -> Results:
         while waiting:
             number = waiting.popleft()
             running[number] = None
-            yield delayed(_worker)(os.getpid(), job, number, tasks[number])
+            yield delayed(_worker)(job, number, tasks[number])
 
     while waiting:
-        parallel = Parallel(workers, backend="loky", return_as="generator_unordered", batch_size=1, max_nbytes=None)
+        parallel = Parallel(
+            workers,
+            backend="loky",
+            return_as="generator_unordered",
+            batch_size=1,
+            max_nbytes=None,  # no temporary files, which a kill would leave behind
+            initializer=_end_with,
+            initargs=(os.getpid(),),
+        )
         try:
             for number, evaluations in parallel(feed()):
                 del running[number]
@@ -367,8 +375,7 @@ def _some(job: Job, tasks: list[Task], running: Iterable[int]) -> str:
     return space_of(job, arch).format(arch)
 
 
-def _worker(parent: int, job: Job, number: int, task: Task) -> tuple[int, list[Evaluation]]:
-    _end_with(parent)
+def _worker(job: Job, number: int, task: Task) -> tuple[int, list[Evaluation]]:
     with _one_thread():
         return number, run_task(job, task)
 
@@ -386,20 +393,14 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_watched: set[int] = set()
-
-
 def _end_with(parent: int) -> None:
     """A worker must not outlive the process that started it, even if that one is killed."""
-    if parent in _watched or os.getppid() != parent:
-        return
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(1)
 
-    _watched.add(parent)
     threading.Thread(target=watch, daemon=True).start()
 
 

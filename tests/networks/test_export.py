@@ -155,7 +155,7 @@ def test_python_says_what_it_is() -> None:
 
 def test_python_is_formatted(tmp_path: Path) -> None:
     unpruned = NetworkSettings(prune=False)
-    cases = [(text, unpruned) for space in SPACES for text in samples(space, 10)]
+    cases = [(text, unpruned) for space in SPACES for text in samples(space, 4)]
     cases += [(name, NetworkSettings(auxiliary=True, drop_path=0.1)) for name in ZOO]
     cases += [(CELL, NetworkSettings()), (WIDE, NetworkSettings()), ("nasnet", NetworkSettings(shape=(3, 224, 224)))]
     for number, (text, settings) in enumerate(cases):

@@ -186,7 +186,7 @@ def oracle(supernet: Supernet, choices: list[int], *, all_options: bool) -> tupl
 def test_trace_gradient_equals_double_backward(name: str, all_options: bool) -> None:
     space, (x, y) = SUPERNETS[name], inputs()
     supernet = supernet_of(space)
-    for seed in range(3):
+    for seed in range(1 if space.name == "darts" else 3):
         choices = sample(space, seed)
         T, dT = supernet.trace_gradient(x, y, choices, all_options=all_options)
         expected_T, expected = oracle(supernet, choices, all_options=all_options)

@@ -118,7 +118,8 @@ def test_a_search_chooses_an_accepted_architecture(name: str) -> None:
 
 
 @pytest.mark.parametrize("search", [LiteralNasi(steps=4), LiteralNasi(steps=2, nu="fixed", gates="path")])
-def test_the_rows_are_the_state(search: LiteralNasi) -> None:
+def test_the_rows_are_the_state(search: LiteralNasi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("initio.search.literal.PROBES", 3)
     at, heard = problem(), []
     whole = search.run(at, seed=3, on_row=heard.append)
     assert tuple(heard) == whole.trace

@@ -2,7 +2,8 @@
 
 Zhu et al., "Generalization properties of NAS under activation and skip connection search", 2022: Theorem 1 (infinite
 width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_min ≤ mean diagonal ≤ ‖K‖_F of section
-5.2. Constants that the paper leaves inside Θ and O are taken as 1, so these bounds fix an order, not a number. Two remarks:
+5.2. Constants that the paper leaves inside Θ and O are taken as 1, so these bounds fix an order, not a number. Two
+remarks:
 
 - Theorem 1's lower bound grows like N/d. That is λ_min of the d x d covariance times N; the N x N matrix XXᵀ has rank
   d, so for N > d the step from one to the other needs more. `Bounds.schur` is what the argument gives without that
@@ -13,7 +14,7 @@ width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,7 +27,7 @@ from initio.kernels.infinite import ETA, GAIN, Smallest, dual, finite_ntk, ntk, 
 from initio.kernels.infinite.finite import activation
 from initio.kernels.infinite.recursion import advance, as_inputs, first_diagonal
 
-LARGEST_Q, POINTS = 1e8, 4000  # of the logarithmic grid on which suprema over variances are taken
+Q, POINTS = (1e-12, 1e8), 300  # the variances over which suprema are taken, and points of a grid on them
 
 
 # --- the constants of Table 1 ----------------------------------------------------------------------------------------
@@ -54,19 +55,25 @@ def constants(name: str, depth: int, eta: float = ETA) -> Constants:
     Constants(beta_1=1.0, beta_2=1.0, beta_3=1.0, mu_1=0.5, lipschitz=1.0)
     """
     sigma = dual(name, eta)
-    t = largest_variance(depth, eta)
-    q = torch.from_numpy(np.geomspace(1e-12, LARGEST_Q, POINTS))
-    value, slope = sigma.diagonal(q)
-    up_to_t = sigma.diagonal(torch.cat([q[q < t], torch.tensor([t], dtype=torch.float64)]))[1]
     one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     x = torch.linspace(-20, 20, 400_001, dtype=torch.float64)
     return Constants(
-        beta_1=_tidy(GAIN * float((value / q).max())),
-        beta_2=_tidy(GAIN * float(slope.max())),
-        beta_3=_tidy(GAIN * float(up_to_t.min())),
+        beta_1=_tidy(GAIN * _largest(lambda q: sigma.diagonal(q)[0] / q, *Q)),
+        beta_2=_tidy(GAIN * _largest(lambda q: sigma.diagonal(q)[1], *Q)),
+        beta_3=_tidy(-GAIN * _largest(lambda q: -sigma.diagonal(q)[1], Q[0], largest_variance(depth, eta))),
         mu_1=_tidy(math.sqrt(float(sigma.moments(one, one, zero)[1]))),  # at ρ = 0: E[σ'(u)] E[σ'(v)], and E[σ'] = μ₁
         lipschitz=_tidy(float(activation(name, x, eta)[1].abs().max())),
     )
+
+
+def _largest(f: Callable[[Tensor], Tensor], low: float, high: float) -> float:
+    """The maximum of a smooth function on a logarithmic scale: a grid, then a finer one around the best point."""
+    for _ in range(2):
+        q = torch.from_numpy(np.geomspace(low, high, POINTS))
+        values = f(q)
+        best = int(values.argmax())
+        low, high = float(q[max(0, best - 1)]), float(q[min(POINTS - 1, best + 1)])
+    return float(values.max())
 
 
 def largest_variance(depth: int, eta: float = ETA) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from initio.kernels.tape import evaluation_mode, logits
@@ -107,3 +108,20 @@ def outputs_of_redrawn(
 def _values(model: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     named = [*model.named_parameters(), *model.named_buffers()]
     return {n: t.detach().to(dtype) if t.is_floating_point() else t.clone() for n, t in named}
+
+
+def double_backward(
+    model: nn.Module, x: Tensor, cotangent: Callable[[Tensor], Tensor], theta: frozenset[str], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Hθ by stock autograd, for networks that `tape.py` cannot carry tangents through; `cotangent` maps f to ∂L/∂f."""
+    parameters = {n: p.detach().to(dtype).clone().requires_grad_() for n, p in model.named_parameters()}
+    buffers = {n: b.to(dtype) if b.is_floating_point() else b.clone() for n, b in model.named_buffers()}
+    names = sorted(theta)
+    leaves = [parameters[n] for n in names]
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        f = _run(model, parameters | buffers, x.to(dtype), _Statistics())
+        g = torch.autograd.grad(f, leaves, cotangent(f), create_graph=True, allow_unused=True)
+        pairs = [(t, leaf) for t, leaf in zip(g, leaves, strict=True) if t is not None and t.requires_grad]
+        S = sum(((t * leaf.detach()).sum() for t, leaf in pairs), torch.zeros((), dtype=dtype))
+        Ht = torch.autograd.grad(S, leaves, allow_unused=True) if S.requires_grad else [None] * len(leaves)
+    return {n: torch.zeros_like(p) if h is None else h for n, p, h in zip(names, leaves, Ht, strict=True)}

@@ -65,15 +65,19 @@ class SharedValueChangedError(Exception):
     """An operation in place met a value that stands for several ReLUs: record again without sharing."""
 
 
+class NoTangentError(Exception):
+    """An operation whose tangent cannot be had, or not be differentiated: second derivatives need another way."""
+
+
 class Recorder(TorchFunctionMode):
     """Sends every torch function of a running forward pass to `Weighted`, `_BatchNorm`, ..., or to autograd."""
 
     def __init__(
         self, parameters: dict[str, Tensor], switch: Switch, *, tangents: bool, theta: frozenset[str], codes: bool,
-        fisher: bool, frozen: bool = False, shares: bool = True,
+        fisher: bool, frozen: bool = False, shares: bool = True, shares_relus: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.shares = shares
+        self.shares, self.shares_relus = shares, shares and shares_relus
         self.rectified: dict[int, _Rectified] = {}  # by the identity of the input
         self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
         self.names = {id(p): name for name, p in parameters.items()}
@@ -166,8 +170,13 @@ class Recorder(TorchFunctionMode):
 
         primals = tuple(leaves[i] for i in spots)
         moved = tuple(t for t in tangents if t is not None)
+        if name in _WITHOUT_TANGENTS:
+            raise NoTangentError(name)
         forward_mode()
-        out, tangent = torch.func.jvp(run, primals, moved)[:2]
+        try:
+            out, tangent = torch.func.jvp(run, primals, moved)[:2]
+        except (RuntimeError, NotImplementedError):
+            raise NoTangentError(name) from None
         if in_place(name):
             out = func(*args, **kwargs)
         for o, t in zip(tree_flatten(out)[0], tree_flatten(tangent)[0], strict=True):
@@ -326,7 +335,7 @@ def _batch_norm(
     """Always with the statistics of the batch; running statistics are neither read nor written."""
     recorder.notes.batch_norms += 1
     if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim < 2:
-        return recorder.other(F.batch_norm, (input, None, None, weight, bias, True, momentum, eps), {})
+        return recorder.other(_batch_standardised, (input, weight, bias), {"eps": eps})
     layer = recorder.layer(weight, bias)
     moves = layer.weight in recorder.theta or layer.bias in recorder.theta
     return recorder.finish(
@@ -361,7 +370,7 @@ def _layer_norm(
 ) -> Any:  # fmt: skip
     if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim <= len(normalized_shape):
         return NotImplemented
-    hat = recorder.other(F.layer_norm, (input, normalized_shape), {"eps": eps})
+    hat = recorder.other(_standardised if recorder.dual else F.layer_norm, (input, normalized_shape), {"eps": eps})
     return hat if weight is None and bias is None else _affine(recorder, hat, weight, bias, tuple(normalized_shape))
 
 
@@ -371,10 +380,46 @@ def _group_norm(
 ) -> Any:  # fmt: skip
     if any(p is not None and not recorder.name(p) for p in (weight, bias)):
         return NotImplemented
-    hat = recorder.other(F.group_norm, (input, num_groups), {"eps": eps})
+    hat = recorder.other(_group_standardised if recorder.dual else F.group_norm, (input, num_groups), {"eps": eps})
     if weight is None and bias is None:
         return hat
     return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
+
+
+def _instance_norm(
+    recorder: Recorder, input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    hat = recorder.other(_group_standardised, (input, input.shape[1]), {"eps": eps})
+    if weight is None and bias is None:
+        return hat
+    if any(p is not None and not recorder.name(p) for p in (weight, bias)):
+        return NotImplemented
+    return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
+
+
+# Norms from elementary operations: torch's own forward-mode derivatives of them hold mean and deviation constant when
+# they are differentiated once more.
+
+
+def _standardised(input: Tensor, normalized_shape: Sequence[int], eps: float) -> Tensor:
+    dims = tuple(range(-len(normalized_shape), 0))
+    centred = input - input.mean(dims, keepdim=True)
+    return centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+
+
+def _group_standardised(input: Tensor, num_groups: int, eps: float) -> Tensor:
+    grouped = input.reshape(len(input), num_groups, -1)
+    return _standardised(grouped, grouped.shape[-1:], eps).reshape(input.shape)
+
+
+def _batch_standardised(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    columns = input.transpose(0, 1).reshape(input.shape[1], -1)
+    hat = _standardised(columns, columns.shape[-1:], eps)
+    hat = hat.reshape(input.shape[1], len(input), *input.shape[2:]).transpose(0, 1)
+    spread = (-1, *(1,) * (input.ndim - 2))
+    hat = hat if weight is None else hat * weight.view(spread)
+    return hat if bias is None else hat + bias.view(spread)
 
 
 def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
@@ -391,7 +436,7 @@ def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
         if tangent is not None:
             recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out, 0))
     recorder.kink(input, out)
-    if recorder.shares:
+    if recorder.shares_relus:
         codes = recorder.patterns[-1][1] if recorder.codes else torch.empty(0)
         recorder.rectified[id(input)] = _Rectified(weakref.ref(input), (input._version, out._version), out, codes)
         recorder.fix(out)
@@ -422,6 +467,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     F.batch_norm: _batch_norm,
     F.layer_norm: _layer_norm,
     F.group_norm: _group_norm,
+    F.instance_norm: _instance_norm,
     F.relu: _relu,
     torch.relu: _relu,
     torch.Tensor.relu: _relu,
@@ -435,6 +481,9 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     F.feature_alpha_dropout: _dropout,
 }
 
+_WITHOUT_TANGENTS = {  # their kernels hand on statistics that torch treats as constants
+    "rms_norm", "scaled_dot_product_attention", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu",
+}  # fmt: skip
 _ADDITIVE = {
     torch.add,
     torch.Tensor.add,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 from torch import Tensor
 
+M_MMAP_THRESHOLD = -3  # of mallopt
 RECENT = 8  # tensors that are saved by several functions one after the other are written once
-MARGIN = 0.25  # of the budget, for what is computed at the moment
+MARGIN = 0.3  # of the budget, for what is computed at the moment
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,21 @@ def within(memory: int | None) -> Iterator[None]:
     if memory is None:
         yield
         return
+    give_back_at_once()
     spill = Spill(max(0, int(memory * (1 - MARGIN)) - resident()))
     with torch.autograd.graph.saved_tensors_hooks(spill.pack, spill.unpack):
         yield
     spill.recent.clear()
+
+
+@lru_cache(maxsize=1)
+def give_back_at_once() -> None:
+    """Asks the C library to return freed tensors to the system; otherwise its heap keeps the gaps between them.
+
+    It holds for the rest of the process, costs some time and changes no value. Other systems than Linux do not need it.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
 def resident() -> int:

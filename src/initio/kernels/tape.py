@@ -31,10 +31,10 @@ from torch import Tensor, nn
 
 from initio.errors import InputError
 from initio.kernels.functions import BatchNorm, Layer, Switch, Visit
-from initio.kernels.recorder import Notes, Recorder, SharedValueChangedError
+from initio.kernels.recorder import NoTangentError, Notes, Recorder, SharedValueChangedError
 from initio.kernels.spill import within
 
-__all__ = ["BatchNorm", "Layer", "Notes", "Tape", "Visit", "evaluation_mode", "logits", "record"]
+__all__ = ["BatchNorm", "Layer", "NoTangentError", "Notes", "Tape", "Visit", "evaluation_mode", "logits", "record"]
 
 
 @dataclass
@@ -123,7 +123,10 @@ def record(
     theta: frozenset[str] | None = None, codes: bool = False, fisher: bool = False, frozen: bool = False,
     memory: int | None = None,
 ) -> Tape:  # fmt: skip
-    """Runs the model once. `theta` names the parameters that tangents move along; all of them by default."""
+    """Runs the model once. `theta` names the parameters that tangents move along; all of them by default.
+
+    Raises `NoTangentError` if tangents are asked for and an operation of the model has none.
+    """
     try:
         return _record(model, x, dtype, tangents, theta, codes, fisher, frozen, memory, shares=True)
     except SharedValueChangedError:
@@ -140,7 +143,8 @@ def _record(
     x = _formatted(x.to(dtype)).requires_grad_()
     switch = Switch()
     recorder = Recorder(
-        parameters, switch, tangents=tangents, theta=theta, codes=codes, fisher=fisher, frozen=frozen, shares=shares
+        parameters, switch, tangents=tangents, theta=theta, codes=codes, fisher=fisher, frozen=frozen, shares=shares,
+        shares_relus=memory is None,  # sharing holds on to values that could wait on disk
     )
     try:
         with evaluation_mode(model), torch.enable_grad(), within(memory), recorder:

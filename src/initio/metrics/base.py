@@ -15,7 +15,8 @@ from initio.errors import InputError
 from initio.kernels import empirical
 from initio.kernels.empirical import Kernel, Parameterisation, Parameters, Reduction, chosen, share
 from initio.kernels.layers import CHUNK_BYTES
-from initio.kernels.tape import BatchNorm, Tape, record
+from initio.kernels.passes import double_backward
+from initio.kernels.tape import BatchNorm, NoTangentError, Tape, record
 
 Loss = Literal["cross_entropy", "mse"]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -127,15 +128,23 @@ class Measurement:
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor, options: Options, needs: frozenset[str]) -> None:
         self.model, self.x, self.y, self.options, self.needs = model, x, y, options, needs
         self.m = len(x)
+        self.no_tangent = ""  # the operation that tangents could not pass
 
     # --- the passes ----------------------------------------------------------------------------------------------
 
     @cached_property
     def tape(self) -> Tape:
         """The one forward pass."""
+        try:
+            return self._record("second order" in self.needs)
+        except NoTangentError as error:
+            self.no_tangent = str(error)
+            return self._record(False)
+
+    def _record(self, tangents: bool) -> Tape:
         return record(
-            self.model, self.x, dtype=self.dtype, tangents="second order" in self.needs, theta=self.theta,
-            codes="codes" in self.needs, fisher="fisher" in self.needs, memory=self.options.memory,
+            self.model, self.x, dtype=self.dtype, tangents=tangents, theta=self.theta, codes="codes" in self.needs,
+            fisher="fisher" in self.needs, memory=self.options.memory,
         )  # fmt: skip
 
     @cached_property
@@ -154,12 +163,21 @@ class Measurement:
         wanted = fisher if "fisher" in self.needs else None
         if "second order" not in self.needs:
             return LossPass(self._only_theta(self.tape.gradient(v / self.m, fisher=wanted)), None, fisher)
-        if self.tape.ft is None:  # nothing moves along θ
+        if self.tape.ft is None:  # nothing moves along θ, or it cannot be followed
             g = self._only_theta(self.tape.gradient(v / self.m, fisher=wanted))
-            return LossPass(g, {n: torch.zeros_like(t) for n, t in g.items()}, fisher)
+            return LossPass(g, self._double_backward() if self.no_tangent else g_zero(g), fisher)
         _, u = self.loss_derivatives(self.tape.ft.detach())
         g, Ht = self.tape.dual_gradient(v / self.m, u / self.m, fisher=wanted)
         return LossPass(self._only_theta(g), self._only_theta(Ht), fisher)
+
+    def _double_backward(self) -> dict[str, Tensor]:
+        def cotangent(f: Tensor) -> Tensor:
+            return self._derivatives(f, None)[0] / self.m
+
+        try:
+            return double_backward(self.model, self.x, cotangent, self.theta, self.dtype)
+        except (RuntimeError, NotImplementedError):
+            raise UndefinedValue(f"{self.no_tangent} has no second derivative in torch") from None
 
     @cached_property
     def g(self) -> dict[str, Tensor]:
@@ -191,9 +209,11 @@ class Measurement:
 
     def loss_derivatives(self, f_dot: Tensor | None) -> tuple[Tensor, Tensor]:
         """∂ℓ_i/∂f_i, and its derivative along f_dot: two (m, n) matrices, not divided by m."""
-        f = self.f
-        n = f.shape[1]
         self._check_labels()
+        return self._derivatives(self.f, f_dot)
+
+    def _derivatives(self, f: Tensor, f_dot: Tensor | None) -> tuple[Tensor, Tensor]:
+        n = f.shape[1]
         if self.options.loss == "mse":
             target = self.y[:, None].to(f.dtype) if n == 1 else torch.nn.functional.one_hot(self.y, n).to(f.dtype)
             return f - target, f if f_dot is None else f_dot
@@ -243,6 +263,11 @@ class Measurement:
     def dot(self, a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
         """⟨a, b⟩ over θ in float64, in the chosen parameterisation."""
         return sum(self.scale(n) * float(torch.sum(a[n] * b[n], dtype=torch.float64)) for n in a)
+
+
+def g_zero(g: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Zeros in the shape of a gradient."""
+    return {n: torch.zeros_like(t) for n, t in g.items()}
 
 
 def needs(*names: str) -> frozenset[str]:

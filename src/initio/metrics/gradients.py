@@ -13,7 +13,7 @@ from torch import Tensor
 
 from initio.kernels.empirical import is_weight, share
 from initio.kernels.layers import fan_in
-from initio.kernels.tape import Layer, record
+from initio.kernels.tape import Layer, NoTangentError, Tape, record
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 LIPSCHITZ = math.sqrt(2)  # ‖softmax(f) − e_y‖ <= √2: γ of the cross-entropy
@@ -47,7 +47,8 @@ def grasp(at: Measurement) -> Value:
     """−θᵀHg = −⟨g, Hθ⟩, from one pass of dual numbers in the direction θ."""
     g, H_theta = at.g, at.loss_pass.H_theta
     assert H_theta is not None
-    return at.with_doubt(-at.dot(g, H_theta), _no_gradient(at))
+    note = f"Hθ took a double backward, since {at.no_tangent} carries no tangents" if at.no_tangent else ""
+    return at.with_doubt(-at.dot(g, H_theta), _no_gradient(at), note)
 
 
 def nasi(at: Measurement) -> Value:
@@ -92,9 +93,12 @@ def _per_sample_dots(at: Measurement, v: Tensor, second: str | None) -> list[flo
     dual = second is not None
     tape = at.tape
     if dual:
-        tape = record(
-            at.model, at.x, dtype=at.dtype, tangents=True, theta=at.theta, frozen=True, memory=at.options.memory
-        )
+        try:
+            tape = record(
+                at.model, at.x, dtype=at.dtype, tangents=True, theta=at.theta, frozen=True, memory=at.options.memory
+            )
+        except NoTangentError as error:
+            raise UndefinedValue(f"{error} carries no tangents, so single samples have no H_i θ here") from None
     total = torch.zeros(at.m, dtype=torch.float64)
     waiting: dict[str, list[Tensor]] = {}  # the gradients of parameters that are used more than once
 
@@ -144,11 +148,8 @@ def _per_sample_dots(at: Measurement, v: Tensor, second: str | None) -> list[flo
     return [float(t) for t in total]
 
 
-def _one_dot(at: Measurement, tape: object, v: Tensor, u: Tensor | None, i: int, names: list[str]) -> float:
+def _one_dot(at: Measurement, tape: Tape, v: Tensor, u: Tensor | None, i: int, names: list[str]) -> float:
     """The share of parameters that the fast path does not know, for one sample."""
-    from initio.kernels.tape import Tape
-
-    assert isinstance(tape, Tape)
     only = torch.zeros_like(v)
     only[i] = v[i]
     g = tape.gradient(only, names=names, batch_norm="frozen")

@@ -61,9 +61,10 @@ class Supernet(nn.Module):
             module = OPERATIONS[op.kind](op, self.kit)
             digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
             initialise(module, self.settings.init, int.from_bytes(digest[:7], "big"))
-            if next(module.parameters(), None) is None:
+            module = module.to(self.like.device, self.like.dtype).train(self.training)
+            if not module.state_dict():
                 return module
-            self.operations[key] = module.to(self.like.device, self.like.dtype)
+            self.operations[key] = module
         return self.operations[key]
 
     def forward(
@@ -118,8 +119,11 @@ class Supernet(nn.Module):
                 places.append((mixed, path, inputs, value))
             return value
 
+        training = self.training
+        self.eval()  # batch norms keep their counters; the tape takes the batch's statistics in any case
         with tape:
             f = self._run(x, choices, mix, all_options)
+        self.train(training)
         with torch.no_grad():
             p = F.softmax(f, dim=1)
             delta = p.clone()

@@ -195,13 +195,13 @@ def _leaves(pairs: Pairs, codes: Tensor, threshold: float, only_layer: bool) -> 
     ΔĠ ≤ min(Ġ, B x), both by Price's theorem.
     """
     K, dK = pairs.diagonal, pairs.gap
-    x = pairs.d_A / pairs.A
+    x = pairs.d_a / pairs.A
     kept_codes, kept = [], []
     for number, name in enumerate(ACTIVATIONS):
         rows = None
         if name in SMOOTH:
             dot, curvature = table(name).bounds(pairs.A)
-            crude = dK * (1 + dot) + dot * pairs.d_A + torch.minimum(dot, curvature * x) * (K - dK)
+            crude = dK * (1 + dot) + dot * pairs.d_a + torch.minimum(dot, curvature * x) * (K - dK)
             rows = torch.nonzero(crude[:, 0] > threshold)[:, 0]
             if not len(rows):
                 continue

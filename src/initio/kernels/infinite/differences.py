@@ -34,7 +34,7 @@ class Moments:
     """Of one layer: G, ΔG, Ġ, ΔĠ (with the lemma's factor 2) and the mean s."""
 
     G: Tensor
-    d_G: Tensor
+    d_g: Tensor
     dot: Tensor
     d_dot: Tensor
     s: Tensor
@@ -42,13 +42,13 @@ class Moments:
 
 @dataclass(frozen=True)
 class Pairs:
-    """n architectures (rows) on p pairs (columns of d_A and d_S); A, S and m have one column."""
+    """n architectures (rows) on p pairs (columns of d_a and d_s); A, S and m have one column."""
 
     A: Tensor
     S: Tensor
     m: Tensor
-    d_A: Tensor
-    d_S: Tensor
+    d_a: Tensor
+    d_s: Tensor
 
     def __len__(self) -> int:
         return len(self.A)
@@ -61,10 +61,10 @@ class Pairs:
     @property
     def gap(self) -> Tensor:
         """K_ii − K_ij."""
-        return self.d_A + self.d_S
+        return self.d_a + self.d_s
 
     def __getitem__(self, rows: Tensor | slice) -> Pairs:
-        return Pairs(self.A[rows], self.S[rows], self.m[rows], self.d_A[rows], self.d_S[rows])
+        return Pairs(self.A[rows], self.S[rows], self.m[rows], self.d_a[rows], self.d_s[rows])
 
 
 def start(correlations: Tensor) -> Pairs:
@@ -76,7 +76,7 @@ def start(correlations: Tensor) -> Pairs:
 
 def stack(parts: Iterable[Pairs]) -> Pairs:
     """All rows below each other."""
-    columns = zip(*((p.A, p.S, p.m, p.d_A, p.d_S) for p in parts), strict=True)
+    columns = zip(*((p.A, p.S, p.m, p.d_a, p.d_s) for p in parts), strict=True)
     return Pairs(*(torch.cat(column) for column in columns))
 
 
@@ -86,14 +86,14 @@ def advance(pairs: Pairs, layer: Moments, skip: bool) -> Pairs:
     S = layer.dot * K
     dS = layer.dot * dK + layer.d_dot * (K - dK)
     if not skip:
-        return Pairs(layer.G, S, layer.s, layer.d_G, dS)
+        return Pairs(layer.G, S, layer.s, layer.d_g, dS)
     A = layer.G + pairs.A + 4 * layer.s * pairs.m
-    return Pairs(A, S + pairs.S, layer.s + pairs.m, layer.d_G + pairs.d_A, dS + pairs.d_S)
+    return Pairs(A, S + pairs.S, layer.s + pairs.m, layer.d_g + pairs.d_a, dS + pairs.d_s)
 
 
 def moments(name: str, pairs: Pairs, eta: float = ETA) -> Moments:
     """The activation's moments for every row and pair."""
-    x = (pairs.d_A / pairs.A).clamp(1e-15, 2.0)
+    x = (pairs.d_a / pairs.A).clamp(1e-15, 2.0)
     if name in ("relu", "leaky_relu"):
         return _piecewise_linear(eta if name == "leaky_relu" else 0.0, pairs.A, x)
     return table(name).moments(pairs.A, x)
