@@ -36,9 +36,9 @@ class Kill:
 def random_kill(rng: Random) -> Kill:
     """Half of them at any time, start-up included, half while scores are written."""
     worker = rng.random() < 0.5
-    return (
-        Kill(0, rng.random() * 8, worker) if rng.random() < 0.5 else Kill(rng.randrange(60), rng.random() / 2, worker)
-    )
+    if rng.random() < 0.5:
+        return Kill(0, rng.random() * 8, worker)
+    return Kill(rng.randrange(60), rng.random() / 2, worker)
 
 
 def command(store: Path, sample: int, workers: int, options: Sequence[str] = SMALL) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -27,7 +27,7 @@ from initio.store import Store
 if TYPE_CHECKING:
     from initio.metrics import Metric, Options
 
-RETRIES = 3  # deaths of workers in a row, without a single result in between
+DEATHS = 3  # of a worker, after which a network is given up
 LARGEST_POOL = 10_000_000  # architectures
 _NETWORK = ("channels", "cells", "classes", "shape", "norm", "init")  # the settings that a scored network has
 _COUNTED = ("channels", "cells", "classes", "shape", "norm")  # those that parameters and FLOPs depend on
@@ -329,50 +329,55 @@ def _in_process(job: Job, tasks: list[Task]) -> Results:
 
 
 def _in_workers(job: Job, tasks: list[Task], workers: int) -> Results:
-    """loky gives up when a worker dies: start again with what is left, those that were running last."""
-    from joblib import Parallel, delayed
+    """loky gives up when a worker dies: go on with the others, then try those that were under way one by one."""
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    waiting, running = deque(range(len(tasks))), dict[int, None]()
-    restarts = failures = 0
-
-    def feed() -> Iterator[Any]:
-        while waiting:
-            number = waiting.popleft()
-            running[number] = None
-            yield delayed(_worker)(job, number, tasks[number])
-
-    while waiting:
-        parallel = Parallel(
-            workers,
-            backend="loky",
-            return_as="generator_unordered",
-            batch_size=1,
-            max_nbytes=None,  # no temporary files, which a kill would leave behind
-            initializer=_end_with,
-            initargs=(os.getpid(),),
-        )
+    waiting, alone = deque(range(len(tasks))), deque[int]()
+    deaths, restarts = Counter[int](), 0
+    while waiting or alone:
+        source = waiting or deque([alone.popleft()])
+        running: set[int] = set()
         try:
-            for number, evaluations in parallel(feed()):
-                del running[number]
-                failures = 0
+            for number, evaluations in _parallel(job, tasks, source, running, workers):
+                running.remove(number)
                 yield restarts, evaluations
         except BrokenProcessPool:
-            restarts, failures = restarts + 1, failures + 1
-            if failures > RETRIES:
-                raise InputError(
-                    f"workers died {failures} times in a row, the last time while scoring "
-                    f"{_some(job, tasks, running)}: perhaps memory ran out, so try fewer workers or a smaller batch; "
-                    f"all other scores are kept"
-                ) from None
-            waiting.extend(running)
-            running.clear()
+            restarts += 1
+            deaths.update(running)
+            alone.extend(number for number in sorted(running) if deaths[number] < DEATHS)
             yield restarts, []
+    if lost := sorted(number for number, count in deaths.items() if count >= DEATHS):
+        arch = tasks[lost[0]].architecture
+        raise InputError(
+            f"{len(lost)} of {len(tasks)} networks could not be scored, because a worker died of each {DEATHS} times: "
+            f"the first is {space_of(job, arch).format(arch)}; perhaps memory ran out, so try fewer workers or a "
+            f"smaller batch (all other scores are kept)"
+        )
 
 
-def _some(job: Job, tasks: list[Task], running: Iterable[int]) -> str:
-    arch = tasks[min(running)].architecture
-    return space_of(job, arch).format(arch)
+def _parallel(
+    job: Job, tasks: list[Task], source: deque[int], running: set[int], workers: int
+) -> Iterator[tuple[int, list[Evaluation]]]:
+    """Sends out the tasks numbered in `source`, noting in `running` those that were sent."""
+    from joblib import Parallel, delayed
+
+    def feed() -> Iterator[Any]:
+        while source:
+            number = source.popleft()
+            running.add(number)
+            yield delayed(_worker)(job, number, tasks[number])
+
+    parallel = Parallel(
+        workers,
+        backend="loky",
+        return_as="generator_unordered",
+        batch_size=1,
+        max_nbytes=None,  # no temporary files, which a kill would leave behind
+        initializer=_end_with,
+        initargs=(os.getpid(),),
+    )
+    results: Iterator[tuple[int, list[Evaluation]]] = parallel(feed())
+    return results
 
 
 def _worker(job: Job, number: int, task: Task) -> tuple[int, list[Evaluation]]:

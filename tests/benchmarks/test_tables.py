@@ -62,6 +62,9 @@ def test_what_is_no_table(tmp_path: Path) -> None:
         "text.npz": (b"accuracy", "cannot be read"),
         "cut.npz": (small_table(tmp_path).read_bytes()[:300], "cannot be read"),
     }
+    whole = bytearray(small_table(tmp_path).read_bytes())
+    whole[200:260] = b"x" * 60
+    cases["scratched.npz"] = (bytes(whole), "cannot be read")
     for name, (content, text) in cases.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=text):
@@ -84,9 +87,7 @@ def test_what_is_no_target(text: str) -> None:
 def test_the_published_optimum_of_nb201() -> None:
     table = open_table("nb201_tss.npz", SHARED)
     best = int(np.argmax(table.column("test_c10_nb201")))
-    cell = NB201.parse(
-        "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
-    )
+    cell = NB201.architecture(*map(int, np.load(table.path)["ops"][best]))
     assert best in [number for number, _, _ in table.rows({NB201.canonical(cell)})]
     assert table.column("test_c10_nb201")[best] == pytest.approx(94.37, abs=0.01)
 

@@ -356,3 +356,10 @@ def test_a_memory_limit_changes_no_value():
     tight = evaluate(model, b, SET, Options(dtype="float64", memory=1))
     for name, value in free.items():
         assert tight[name].value == pytest.approx(value.value, rel=1e-10), name
+
+
+def test_every_metric_is_documented():
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    assert [name for name in METRICS if f"`{name}`" not in page] == []

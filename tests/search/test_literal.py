@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 
 from initio.data import Noise
 from initio.errors import InputError

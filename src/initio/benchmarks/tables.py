@@ -9,8 +9,10 @@ A table is an .npz file in one of two layouts, recognised by what they hold:
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -44,9 +46,8 @@ class Table(ABC):
         """A column as float64, NaN where the table has no value."""
         if name not in self.columns:
             raise InputError(f"{self.path} has no column {name!r}: {did_you_mean(name, list(self.columns))}")
-        with _open(self.path) as arrays:
-            values: np.ndarray = arrays[name].astype(np.float64)
-            return values
+        values: np.ndarray = _load(self.path, name)[name].astype(np.float64)
+        return values
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,7 @@ class NB201Table(Table):
 
     def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
         """All members of the classes."""
-        with _open(self.path) as arrays:
-            ops = arrays["ops"].tolist()
-        for number, choices in enumerate(ops):
+        for number, choices in enumerate(_load(self.path, "ops")["ops"].tolist()):
             written = NB201.architecture(*choices)
             if (representative := NB201.canonical(written)) in representatives:
                 yield number, written, representative
@@ -70,8 +69,7 @@ class NB101Table(Table):
     def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
         """One row for each representative that the benchmark holds."""
         beside = self.path.with_name(f"{self.path.stem}_hash64.npz")
-        with _open(beside) as arrays:
-            hashes = arrays["hash64"]
+        hashes = _load(beside, "hash64")["hash64"]
         found = []
         for arch in representatives:
             key = np.uint64(int(NB101.graph_hash(arch)[:16], 16))
@@ -96,22 +94,20 @@ def split_target(text: str) -> tuple[str, str]:
 def open_table(name: str, folder: Path | str | None = None) -> Table:
     """The table in the file `name`, or in the file of that name in `folder` or in the folder of INITIO_DATA."""
     path = _find(name, folder)
-    with _open(path) as arrays:
-        names = set(arrays.files)
-        if "ops" not in names:
-            raise InputError(f"{path} is not a benchmark's table that Initio knows: it has no array 'ops'")
-        ops = arrays["ops"]
-        columns = tuple(sorted(_numbers(arrays, len(ops))))
-    if {"adj_bits", "n_vertices"} <= names:
+    arrays = _load(path)
+    if "ops" not in arrays:
+        raise InputError(f"{path} is not a benchmark's table that Initio knows: it has no array 'ops'")
+    ops = arrays["ops"]
+    columns = tuple(sorted(_numbers(arrays, len(ops))))
+    if {"adj_bits", "n_vertices"} <= set(arrays):
         return NB101Table(path, "nb101", len(ops), columns)
     if ops.ndim == 2 and ops.shape[1] == 6:
         return NB201Table(path, "nb201", len(ops), columns)
     raise InputError(f"{path} is not a benchmark's table that Initio knows: 'ops' has shape {ops.shape}")
 
 
-def _numbers(arrays: np.lib.npyio.NpzFile, length: int) -> Iterator[str]:
-    for name in arrays.files:
-        values = arrays[name]
+def _numbers(arrays: dict[str, np.ndarray], length: int) -> Iterator[str]:
+    for name, values in arrays.items():
         if name != "adj_bits" and values.shape == (length,) and values.dtype.kind in "fiu":
             yield name
 
@@ -127,11 +123,16 @@ def _find(name: str, folder: Path | str | None) -> Path:
     raise InputError(f"there is no table {name!r} here {hint}")
 
 
-def _open(path: Path) -> np.lib.npyio.NpzFile:
+def _load(path: Path, *names: str) -> dict[str, np.ndarray]:
+    """The arrays of these names, or all."""
     try:
-        arrays = np.load(path, allow_pickle=False)
-        if isinstance(arrays, np.lib.npyio.NpzFile):
-            return arrays
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        arrays = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise InputError(f"the table {path} is not an .npz file")
+        return {name: arrays[name] for name in names or arrays.files}
+    except InputError:
+        raise
+    except KeyError as error:
+        raise InputError(f"the table {path} cannot be read: {error.args[0]}") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise InputError(f"the table {path} cannot be read: {error}") from None
-    raise InputError(f"the table {path} is not an .npz file")

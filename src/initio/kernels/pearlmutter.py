@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -144,7 +144,7 @@ class Convolution(Node):
         if self.output.delta_dot is not None:
             dx, _ = self._transpose(self.output.delta_dot, self.weight)
         if self.output.delta is not None and moved is not None:
-            dx = _plus_(dx, self._transpose(self.output.delta, moved)[0])
+            dx = _plus(dx, self._transpose(self.output.delta, moved)[0])
         self.inputs.add_delta_dot(dx)
 
 

@@ -143,7 +143,14 @@ def _record(
     x = _formatted(x.to(dtype)).requires_grad_()
     switch = Switch()
     recorder = Recorder(
-        parameters, switch, tangents=tangents, theta=theta, codes=codes, fisher=fisher, frozen=frozen, shares=shares,
+        parameters,
+        switch,
+        tangents=tangents,
+        theta=theta,
+        codes=codes,
+        fisher=fisher,
+        frozen=frozen,
+        shares=shares,
         shares_relus=memory is None,  # sharing holds on to values that could wait on disk
     )
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from initio.graphs import SUM, ZERO, Graph, Mixed, Op
@@ -188,7 +188,7 @@ class Supernet(nn.Module):
         if op.kind == SUM:
             real = [value for value in inputs if isinstance(value, Tensor)]
             ghosts = [value.tensor for value in inputs if isinstance(value, Ghost)]
-            return self.operation(path, op)(*real, *ghosts) if real else None  # type: ignore[no-any-return]
+            return self.operation(path, op)(*real, *ghosts) if real else None
         tensors = [value for value in inputs if isinstance(value, Tensor)]
         if len(tensors) < len(inputs):
             return None

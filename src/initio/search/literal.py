@@ -1,7 +1,7 @@
 """NASI to the letter of its Algorithm 1 (Shu et al., 2022): `--estimator literal`.
 
-For t = 1..T: draw a batch and Gumbel noise g_t; the sample A_t takes argmax(α₀ + g_t) in every categorical of a one-shot
-network with fixed parameters θ₀; G_t = ∇_α R(A_t) at α₀ = 0 through the straight-through Gumbel-softmax, with
+For t = 1..T: draw a batch and Gumbel noise g_t; the sample A_t takes argmax(α₀ + g_t) in every categorical of a
+one-shot network with fixed parameters θ₀; G_t = ∇_α R(A_t) at α₀ = 0 through the straight-through Gumbel-softmax, with
 R = T − μ max(0, T − ν) and T = ‖b⁻¹ Σ ∇θ ℓ‖² [NASI 12, 13, 42]. Then [NASI 18]
 
     α* = (ξ/T) Σ_t G_t / max(‖G_1‖, ..., ‖G_t‖),    ξ = 1,
@@ -48,7 +48,7 @@ class LiteralNasi:
         nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures;
             or a number.
         nu_0: where the adaptive ν begins; the paper's is 500 for darts and 1000 for nb1shot1.
-        gates: derivative with respect to `all` options of the one-shot network, or to the sampled `path` alone.
+        gates: derivative with respect to the sampled `path` alone, or to `all` options of the one-shot network.
         zero: let the option `none` be drawn; NASI's spaces do not have it.
     """
 
@@ -56,7 +56,7 @@ class LiteralNasi:
     mu: float = 1.0
     nu: str = "adaptive"
     nu_0: float = 1000.0
-    gates: Literal["all", "path"] = "all"
+    gates: Literal["path", "all"] = "path"
     zero: bool = False
 
     name: ClassVar[str] = "nasi-literal"
@@ -114,7 +114,7 @@ class LiteralNasi:
             return _row(number, "probe", choices, T)
         nu = self.nu_at(t, [_trace(row) for row in before])
         T, dT = _measure(supernet, batch, choices, all_options=self.gates == "all")
-        slope = 1 - self.mu * (T > nu)  # dR/dT
+        slope = 1.0 - self.mu if T - nu > 0 else 1.0  # dR/dT
         G = [straight_through(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
         flat = [float(value) for row in G for value in row]
         if not (math.isfinite(T) and all(map(math.isfinite, flat))):

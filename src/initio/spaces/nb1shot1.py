@@ -135,7 +135,8 @@ class NB1Shot1Space(GraphSpace):
                 live.update(combinations_of[v - 1][arch.choices[v - 1]])
         matrix, _ = NB101.pruned(self.to_nb101(arch))
         width = dict(zip(sorted(live), vertex_channels(matrix, c_in, c_out), strict=True))
-        cell, value = Builder(), {}
+        cell = Builder()
+        value: dict[int, int] = {}
         for v in sorted(live - {0}):
             c, found = width[v], {}  # vertex -> its value, as v may read it
             for w in sorted(live & set(range(1, v))):

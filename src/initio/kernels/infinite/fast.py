@@ -13,6 +13,7 @@ only if that is below 1e-13 of the diagonal with at most 256 terms.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -136,19 +137,26 @@ def _coefficients(dual: Mixture, q: Tensor, delta: float, cells: int) -> tuple[T
 
     Of a gated activation only the part beside x/2 is tabulated, since that part has a parity.
     """
-    k = torch.arange(DEGREE + 1, dtype=torch.float64)
-    angle = math.pi * (k + 0.5) / (DEGREE + 1)
-    t = (torch.arange(cells, dtype=torch.float64)[:, None] + (torch.cos(angle) + 1) / 2) * WIDTH
+    nodes, chebyshev, powers = _nodes()
+    t = (torch.arange(cells, dtype=torch.float64)[:, None] + (nodes + 1) / 2) * WIDTH
     rho = torch.cos(delta * torch.sinh(t)).reshape(1, -1)
     value, slope = _values(dual, q, rho)
     if dual.gated:
         value, slope = value - 0.25 * q * rho, slope - 0.25
-    chebyshev = torch.cos(k[:, None] * angle) * (2 / (DEGREE + 1))  # from values to Chebyshev coefficients
-    chebyshev[0] /= 2
-    powers = torch.tensor([cheb2poly([0] * n + [1]).tolist() + [0] * (DEGREE - n) for n in range(DEGREE + 1)]).double()
     values = torch.stack([value.reshape(cells, -1), slope.reshape(cells, -1)])
-    table = powers.T @ (chebyshev @ values.transpose(1, 2))
+    table = powers @ (chebyshev @ values.transpose(1, 2))
     return table[0].contiguous(), table[1].contiguous()
+
+
+@cache
+def _nodes() -> tuple[Tensor, Tensor, Tensor]:
+    """Chebyshev points, the matrix from values there to Chebyshev coefficients, and from those to powers."""
+    k = torch.arange(DEGREE + 1, dtype=torch.float64)
+    angle = math.pi * (k + 0.5) / (DEGREE + 1)
+    chebyshev = torch.cos(k[:, None] * angle) * (2 / (DEGREE + 1))
+    chebyshev[0] /= 2
+    powers = [[*cheb2poly([0] * n + [1]).tolist(), *[0.0] * (DEGREE - n)] for n in range(DEGREE + 1)]
+    return torch.cos(angle), chebyshev, torch.tensor(powers, dtype=torch.float64).T
 
 
 def _values(dual: Mixture, q: Tensor, rho: Tensor) -> Moments:

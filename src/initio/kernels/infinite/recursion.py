@@ -130,7 +130,8 @@ def ntk(
             nngp[i, j], tangent[i, j] = last_rows.F[i], last_rows.F[i] + last_rows.S[i]
             repeated += [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if a < b]
         if symmetric:
-            nngp[c, r], tangent[c, r] = nngp[r, c].T.clone(), tangent[r, c].T.clone()
+            for matrix in (nngp, tangent):
+                _mirror(matrix, r, c)
     if symmetric:
         nngp.diagonal().copy_(last_rows.F)
         tangent.diagonal().copy_(last_rows.F + last_rows.S)
@@ -234,6 +235,15 @@ def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, sli
     for top in range(0, shape[0], height):
         for left in range(top if symmetric else 0, shape[1], width):
             yield slice(top, min(top + height, shape[0])), slice(left, min(left + width, shape[1]))
+
+
+def _mirror(matrix: Tensor, r: slice, c: slice) -> None:
+    """Copies a block of the upper triangle to the lower one, so that symmetry is exact."""
+    if c.start == r.start:
+        square = matrix[r, r]
+        square.copy_(torch.triu(square) + torch.triu(square, 1).T)
+        c = slice(r.stop, c.stop)
+    matrix[c, r] = matrix[r, c].T
 
 
 def _identical(c: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
