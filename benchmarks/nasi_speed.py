@@ -9,6 +9,7 @@ python -m benchmarks.nasi_speed
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from random import Random
@@ -27,7 +28,7 @@ SIZES = {  # space, channels, cells, side, batch
     "nb201, thin N=5 C=8": (get_space("nb201"), 8, 5, 16, 64),
     "nb1shot1-s1, C=16": (get_space("nb1shot1-s1"), 16, 3, 32, 32),
     "darts by node, 8 cells C=16": (DARTS_BY_NODE, 16, 8, 32, 32),
-    "darts 14 edges, 8 cells C=16": (get_space("darts"), 16, 8, 32, 16),
+    "darts 14 edges, 8 cells C=16": (get_space("darts"), 16, 8, 32, 8),
 }
 LIMIT = 4.0
 
@@ -76,9 +77,9 @@ def measure(
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=2, help="random samples a row, of which the median is printed")
+    parser.add_argument("--samples", type=int, default=2, help="random samples a row, of which the dearest is printed")
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -86,14 +87,13 @@ def main() -> None:
     worst = 0.0
     for name, size in SIZES.items():
         rows = [measure(*size, seed, options.repeats) for seed in range(options.samples)]
-        ratios = {
-            key: sorted(row[key] / row["fb"] for row in rows)[(len(rows) - 1) // 2] for key in ("path", "all", "double")
-        }
-        fb = sorted(row["fb"] for row in rows)[(len(rows) - 1) // 2]
+        ratios = {key: max(row[key] / row["fb"] for row in rows) for key in ("path", "all", "double")}
+        fb = max(row["fb"] for row in rows)
         worst = max(worst, ratios["path"])
         print(f"{name:<30} {fb:8.3f} {ratios['path']:6.2f} {ratios['all']:6.2f} {ratios['double']:16.2f}", flush=True)
     print(f"path: {worst:.2f} fb at most, allowed {LIMIT:.0f}: {'ok' if worst <= LIMIT else 'TOO SLOW'}")
+    return int(worst > LIMIT)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

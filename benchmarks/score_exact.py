@@ -34,9 +34,7 @@ TOLERANCE = 1e-6  # fast against slow, float64
 SINGLE = {"trace": 1e-3, "kappa": 1e-2}  # float32 against float64
 WELL_CONDITIONED = 1e4
 NORMS = ("affine", "plain", "none")
-CONVENTIONS = tuple(
-    itertools.product(("label", "sum", "all"), ("frozen", "coupled", "hooked"), ("standard", "ntk"))
-)
+CONVENTIONS = tuple(itertools.product(("label", "sum", "all"), ("frozen", "coupled", "hooked"), ("standard", "ntk")))
 
 
 def networks(name: str, count: int) -> Iterator[tuple[str, nn.Module]]:

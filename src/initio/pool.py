@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -337,8 +338,9 @@ def _in_workers(job: Job, tasks: list[Task], workers: int) -> Results:
     while waiting or alone:
         source = waiting or deque([alone.popleft()])
         running: set[int] = set()
+        results = _parallel(job, tasks, source, running, workers)
         try:
-            for number, evaluations in _parallel(job, tasks, source, running, workers):
+            for number, evaluations in results:
                 running.remove(number)
                 yield restarts, evaluations
         except BrokenProcessPool:
@@ -346,6 +348,10 @@ def _in_workers(job: Job, tasks: list[Task], workers: int) -> Results:
             deaths.update(running)
             alone.extend(number for number in sorted(running) if deaths[number] < DEATHS)
             yield restarts, []
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # joblib regrets work that is thrown away when we stop early
+                results.close()
     if lost := sorted(number for number, count in deaths.items() if count >= DEATHS):
         arch = tasks[lost[0]].architecture
         raise InputError(
@@ -357,7 +363,7 @@ def _in_workers(job: Job, tasks: list[Task], workers: int) -> Results:
 
 def _parallel(
     job: Job, tasks: list[Task], source: deque[int], running: set[int], workers: int
-) -> Iterator[tuple[int, list[Evaluation]]]:
+) -> Generator[tuple[int, list[Evaluation]], None, None]:
     """Sends out the tasks numbered in `source`, noting in `running` those that were sent."""
     from joblib import Parallel, delayed
 
@@ -376,7 +382,7 @@ def _parallel(
         initializer=_end_with,
         initargs=(os.getpid(),),
     )
-    results: Iterator[tuple[int, list[Evaluation]]] = parallel(feed())
+    results: Generator[tuple[int, list[Evaluation]], None, None] = parallel(feed())
     return results
 
 

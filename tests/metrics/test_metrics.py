@@ -363,3 +363,22 @@ def test_every_metric_is_documented():
 
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     assert [name for name in METRICS if f"`{name}`" not in page] == []
+
+
+def test_nothing_of_a_scored_network_stays_in_memory():
+    import gc
+
+    def tensors_alive():
+        return sum(isinstance(o, torch.Tensor) for o in gc.get_objects())
+
+    model, b = build(), batch()
+    evaluate(model, b, "all")
+    gc.collect()
+    gc.disable()  # thousands of networks must not wait for the cycle collector
+    try:
+        before = tensors_alive()
+        for _ in range(2):
+            evaluate(model, b, "all")
+        assert tensors_alive() == before
+    finally:
+        gc.enable()

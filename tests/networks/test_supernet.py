@@ -1,5 +1,6 @@
 """A supernet is the built network when its gates are one-hot, and computes nothing beside the sampled path."""
 
+import gc
 from random import Random
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from initio.errors import InputError
 from initio.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Mixed, Op, choose, prune
+from initio.kernels.pearlmutter import Tape
 from initio.networks import GraphModule
 from initio.networks.operations import Kit
 from initio.networks.supernet import Supernet
@@ -229,3 +231,16 @@ def test_mixed_chooses_what_it_reads() -> None:
     mixed = Mixed("mixed", categorical=0, options=(Op("identity"), Op("sum")), places=((1,), (0, 1)))
     assert mixed.choose(0, (7, 9)) == (Op("identity"), (9,))
     assert mixed.choose(1, (7, 9)) == (Op("sum"), (7, 9))
+
+
+def test_a_step_leaves_no_cycle_behind() -> None:
+    """A tape in a reference cycle would hold a whole network's activations until the collector runs."""
+    space, (x, y) = SUPERNETS["nb201"], inputs()
+    supernet = supernet_of(space)
+    gc.collect()
+    gc.disable()
+    try:
+        supernet.trace_gradient(x, y, [3, 1, 2, 4, 3, 2], all_options=True)
+        assert not [thing for thing in gc.get_objects() if type(thing) is Tape]
+    finally:
+        gc.enable()

@@ -7,7 +7,18 @@ import torch
 from initio.errors import InputError
 from initio.kernels.infinite import ntk
 from initio.kernels.infinite.differences import TOLERANCE, start
-from initio.search.lambda_min import OPTIONS, Exact, decode, follow, refine, search, survivors, unit_inputs
+from initio.records import settings
+from initio.search.lambda_min import (
+    OPTIONS,
+    Exact,
+    decode,
+    follow,
+    refine,
+    search,
+    survivors,
+    unit_inputs,
+    verdict,
+)
 from initio.spaces.mlp import mlp_space
 
 
@@ -76,6 +87,7 @@ def test_values_are_those_of_the_kernel() -> None:
 def test_too_large_a_space_is_not_called_proven() -> None:
     rows = [dict(row) for row in search(mlp_space(5), inputs(6), subset=4, most=100)]
     assert [row["proven"] for row in rows] == [False]
+    assert "not proven optimal: of 5,000 architectures" in verdict(settings(**rows[-1]))
 
 
 def test_last_skip_never_hurts() -> None:
@@ -98,3 +110,20 @@ def test_last_skip_never_hurts() -> None:
 def test_hopeless_inputs_are_refused(x: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message):
         unit_inputs(x)
+
+
+def test_as_a_search_of_the_package() -> None:
+    from initio.data import load
+    from initio.search.base import Problem
+    from initio.search.lambda_min import LambdaMin
+    from initio.spaces import NB201, NetworkSettings
+
+    heard: list[object] = []
+    problem = Problem(mlp_space(3), load("digits"), NetworkSettings(), batch_size=16)
+    result = LambdaMin().run(problem, seed=0, on_row=heard.append)
+    assert tuple(heard) == result.trace
+    assert dict(result.trace[-1])["proven"] is True
+    assert "proven optimal over 50 architectures" in verdict(result.trace[-1])
+    assert mlp_space(3).activations(result.chosen[0])[0] in ("relu", "leaky_relu")
+    with pytest.raises(InputError, match="lambda-min searches the mlp spaces, not nb201"):
+        LambdaMin().run(Problem(NB201, load("digits"), NetworkSettings()), seed=0)

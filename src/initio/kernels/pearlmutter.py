@@ -34,12 +34,15 @@ aten = torch.ops.aten
 
 
 class Value:
-    """A tensor of the forward pass with its loss gradient δ, its tangent, and the tangent of δ; None is zero."""
+    """A tensor of the forward pass with its loss gradient δ, its tangent, and the tangent of δ; None is zero.
 
-    __slots__ = ("delta", "delta_dot", "dot", "tensor")
+    Derivatives are dropped when no later pass needs them, unless `kept` is set.
+    """
+
+    __slots__ = ("delta", "delta_dot", "dot", "kept", "tensor")
 
     def __init__(self, tensor: Tensor, dot: Tensor | None = None) -> None:
-        self.tensor, self.dot = tensor, dot
+        self.tensor, self.dot, self.kept = tensor, dot, False
         self.delta: Tensor | None = None
         self.delta_dot: Tensor | None = None
 
@@ -77,6 +80,12 @@ class Node(ABC):
     """One operation of the forward pass; the three later passes read and write the values around it."""
 
     output: Value
+    needs_delta = False  # whether δ of the output is read again when its tangent is computed
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[Value, ...]:
+        """The recorded values that it is a function of."""
 
     @abstractmethod
     def backward(self, parameters: Parameters) -> None:
@@ -94,14 +103,28 @@ class Node(ABC):
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
-class Convolution(Node):
-    """z = W∗x (+ b); `inputs` is None for the network's input, whose gradient nobody needs."""
+class Weighted(Node):
+    """What convolutions and dense layers share; `inputs` is None for the network's input, whose δ nobody needs."""
+
+    needs_delta = True
+
+    def __init__(self, inputs: Value | None, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.inputs, self.x, self.weight, self.bias = inputs, x, weight, bias
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The layer's input."""
+        return () if self.inputs is None else (self.inputs,)
+
+
+class Convolution(Weighted):
+    """z = W∗x (+ b)."""
 
     def __init__(
         self, inputs: Value | None, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
         dilation: Any, groups: int,
     ) -> None:  # fmt: skip
-        self.inputs, self.x, self.weight, self.bias = inputs, x, weight, bias
+        super().__init__(inputs, x, weight, bias)
         self.geometry = (_pair(stride), _pair(padding), _pair(dilation))
         self.groups = groups
         self.output = Value(self._apply(x, weight, bias))
@@ -148,11 +171,11 @@ class Convolution(Node):
         self.inputs.add_delta_dot(dx)
 
 
-class Dense(Node):
+class Dense(Weighted):
     """z = xWᵀ + b."""
 
     def __init__(self, inputs: Value | None, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self.inputs, self.x, self.weight, self.bias = inputs, x, weight, bias
+        super().__init__(inputs, x, weight, bias)
         self.output = Value(F.linear(x, weight, bias))
 
     def backward(self, parameters: Parameters) -> None:
@@ -190,6 +213,8 @@ class BatchNorm(Node):
     B(u) = (u − mean(u) − ẑ mean(ẑu)) / s.
     """
 
+    needs_delta = True
+
     def __init__(self, inputs: Value, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
         self.inputs, self.weight, self.bias, self.eps = inputs, weight, bias, eps
         z = inputs.tensor
@@ -200,6 +225,11 @@ class BatchNorm(Node):
         self.g_gamma: Tensor | None = None  # Σ ẑδ
         self.B_dot: Tensor | None = None  # B(ż)
         self.zz: Tensor | None = None  # Σ ẑż
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """z."""
+        return (self.inputs,)
 
     def _jacobian(self, u: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """B(γu), Σ ẑu, Σ u."""
@@ -250,6 +280,7 @@ class BatchNorm(Node):
             out.addcmul_(self.B_dot, _spread(-gamma * self.g_gamma * self.invstd / self.count))
             out.addcmul_(self.inputs.tensor, _spread(-k * self.invstd)).add_(_spread(k * self.invstd * self.mean))
         self.inputs.add_delta_dot(out)
+        self.delta_z = self.B_dot = None
 
 
 class PiecewiseLinear(Node):
@@ -259,6 +290,11 @@ class PiecewiseLinear(Node):
         self, inputs: Value, y: Tensor, apply: Callable[[Tensor], Tensor], transpose: Callable[[Tensor], Tensor]
     ):
         self.inputs, self.output, self.apply, self.transpose = inputs, Value(y), apply, transpose
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """x."""
+        return (self.inputs,)
 
     def backward(self, parameters: Parameters) -> None:
         """δx = Mᵀδ."""
@@ -282,6 +318,11 @@ class Linear(Node):
         with torch.enable_grad():
             self.graph = function(*self.leaves)
         self.output = Value(self.graph.detach())
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """x₁, x₂, ..."""
+        return self.inputs
 
     def _transpose(self, delta: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(self.graph, self.leaves, delta, retain_graph=True)
@@ -312,6 +353,11 @@ class Sum(Node):
         self.inputs = (a, b)
         self.output = Value(a.tensor + b.tensor)
 
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """x₁ and x₂."""
+        return self.inputs
+
     def backward(self, parameters: Parameters) -> None:
         """Both get δ."""
         for value in self.inputs:
@@ -332,6 +378,11 @@ class Alias(Node):
 
     def __init__(self, inputs: Value) -> None:
         self.inputs, self.output = inputs, Value(inputs.tensor.view_as(inputs.tensor))
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The value itself."""
+        return (self.inputs,)
 
     def backward(self, parameters: Parameters) -> None:
         """The same δ."""
@@ -389,6 +440,11 @@ class Tape(TorchFunctionMode):
         """The record of a tensor, None for a constant."""
         return self.values.get(id(t))
 
+    def keep(self, *tensors: Tensor) -> None:
+        """Their derivatives stay to be read after the passes."""
+        for t in tensors:
+            self.values[id(t)].kept = True
+
     def alias(self, t: Tensor) -> Tensor:
         """The same tensor as a new value."""
         value = self.value(t)
@@ -407,12 +463,18 @@ class Tape(TorchFunctionMode):
         with torch.no_grad():
             for node in reversed(self.nodes):
                 node.backward(self.parameters)
+                if not (node.needs_delta or node.output.kept):
+                    node.output.delta = None
 
     def tangent(self) -> None:
         """R{·} of all values in the direction g."""
+        last = {id(value): node for node in self.nodes for value in node.reads}
         with torch.no_grad():
             for node in self.nodes:
                 node.tangent(self.parameters)
+                for value in node.reads:
+                    if last[id(value)] is node and not value.kept:
+                        value.dot = None
 
     def tangent_backward(self, output: Tensor, delta_dot: Tensor) -> None:
         """R{δ} of all values, from that of the output."""
@@ -420,6 +482,8 @@ class Tape(TorchFunctionMode):
         with torch.no_grad():
             for node in reversed(self.nodes):
                 node.tangent_backward(self.parameters)
+                if not node.output.kept:
+                    node.output.delta = node.output.delta_dot = None
 
 
 def dual(function: Callable[..., Tensor], *inputs: Value) -> Value:

@@ -83,7 +83,7 @@ class Supernet(nn.Module):
             chosen = choices[mixed.categorical]
             terms = []
             for option in range(len(mixed.options)) if all_options else [chosen]:
-                value = self._option(mixed, option, path, inputs, mix)
+                value = self._option(mixed, option, path, inputs)
                 if isinstance(value, Tensor):
                     terms.append(value if gates is None else value * gates[mixed.categorical][option])
             if not terms:
@@ -113,7 +113,7 @@ class Supernet(nn.Module):
                 ghost = Ghost(tape.zeros(tensors[0]))
                 places.append((mixed, path, inputs, ghost.tensor))
                 return ghost
-            value = self._option(mixed, chosen, path, inputs, mix)
+            value = self._option(mixed, chosen, path, inputs)
             if isinstance(value, Tensor):
                 value = tape.alias(value)
                 places.append((mixed, path, inputs, value))
@@ -124,6 +124,8 @@ class Supernet(nn.Module):
         with tape:
             f = self._run(x, choices, mix, all_options)
         self.train(training)
+        for _, _, inputs, at in places:
+            tape.keep(at, *(t for t in inputs if all_options and isinstance(t, Tensor) and tape.value(t) is not None))
         with torch.no_grad():
             p = F.softmax(f, dim=1)
             delta = p.clone()
@@ -173,13 +175,13 @@ class Supernet(nn.Module):
                 values.append(self._op(step.op, name, read))
         return values[graph.output]
 
-    def _option(self, mixed: Mixed, option: int, path: str, inputs: list[Maybe], mix: Mix) -> Maybe:
+    def _option(self, mixed: Mixed, option: int, path: str, inputs: list[Maybe]) -> Maybe:
         if _is_zero(mixed, option):
             return None
         places = mixed.places[option] if mixed.places else range(len(inputs))
         op, read = mixed.options[option], [inputs[i] for i in places]
         if isinstance(op, Graph):
-            return self._graph(op, read, f"{path}.", (), mix, True)
+            return self._graph(op, read, f"{path}.", (), _nothing_mixed, True)
         return self._op(op, path, read)
 
     def _op(self, op: Op, path: str, inputs: Sequence[Maybe]) -> Maybe:
@@ -201,11 +203,15 @@ class Supernet(nn.Module):
             return None
 
         def function(*tensors: Tensor) -> Tensor:
-            out = self._option(mixed, option, path, list(tensors), lambda *_: None)
+            out = self._option(mixed, option, path, list(tensors))
             assert isinstance(out, Tensor)
             return out
 
         return dual(function, *known)
+
+
+def _nothing_mixed(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
+    raise TypeError(f"{path}: an option has no options of its own")
 
 
 def _is_zero(mixed: Mixed, option: int) -> bool:

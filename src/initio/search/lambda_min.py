@@ -130,6 +130,16 @@ def search(space: MlpSpace, x: Tensor, subset: int, most: int) -> Iterator[Setti
     yield _row("all inputs", space, best, exact, 1, True)
 
 
+def verdict(row: Settings) -> str:
+    """The last row of a trace in one sentence."""
+    last = dict(row)
+    if last["proven"]:
+        what = f"proven optimal over {last['architectures']:,} architectures"
+    else:
+        what = f"not proven optimal: of {last['architectures']:,} architectures only single changes were tried"
+    return f"λ_min {last['lambda_min']:.6g}, {what} ({last['computed']} computed in full)"
+
+
 def _row(stage: str, space: MlpSpace, best: Architecture, exact: Exact, left: int, proven: bool) -> Settings:
     return settings(
         stage=stage,

@@ -82,16 +82,25 @@ class LeakyReLU(Dual):
 
     def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
         """The same, with the square roots taken once."""
+        if q_columns is q_rows:
+            low, high = torch.aminmax(q_rows)
+            if bool(high - low <= EQUAL * high):
+                q = float(high)
+                return lambda rows, columns, rho: self._blocks(q, None, rho, gain)
         a, b = torch.sqrt(q_rows)[:, None], torch.sqrt(q_columns)
         return lambda rows, columns, rho: self._blocks(a[rows], b[columns], rho, gain)
 
-    def _blocks(self, root_a: Tensor, root_b: Tensor, rho: Tensor, gain: float) -> Moments:
+    def _blocks(self, a: Tensor | float, root_b: Tensor | None, rho: Tensor, gain: float) -> Moments:
+        """For √a and √b, or for one variance a of all."""
         weight = gain * (1 - self.eta) ** 2 / (2 * math.pi)
         slope = torch.acos(rho).sub_(math.pi).mul_(-weight)  # (1−η)² (π − θ)/(2π)
         if self.eta:
             slope.add_(gain * self.eta)
-        sine = torch.addcmul(ONE, rho, rho, value=-1.0).sqrt_().mul_(weight)
-        return sine.addcmul_(rho, slope).mul_(root_a).mul_(root_b), slope
+        sine = torch.addcmul(ONE, rho, rho, value=-1.0).sqrt_()
+        if root_b is None:
+            assert isinstance(a, float)
+            return sine.mul_(weight * a).addcmul_(rho, slope, value=a), slope
+        return sine.mul_(weight).addcmul_(rho, slope).mul_(a).mul_(root_b), slope
 
     def diagonal(self, q: Tensor) -> Moments:
         """(1+η²)/2 times q and 1."""

@@ -16,8 +16,10 @@ letter, F = G and no cross term. They agree without skips; a wide network decide
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -57,6 +59,17 @@ class Diagonal:
     S: Tensor
     m: Tensor
 
+    @cached_property
+    def span(self) -> tuple[float, float]:
+        """The smallest and the largest A."""
+        low, high = torch.aminmax(self.A)
+        return float(low), float(high)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all inputs have the same A, up to rounding."""
+        return self.span[1] - self.span[0] <= EQUAL * self.span[1]
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -71,6 +84,7 @@ class Layer:
     pairs: Pairs
     skip: bool
     form: Form
+    scale: float | None = None  # 1/A where it is the same for all pairs
 
 
 @dataclass(frozen=True)
@@ -112,30 +126,36 @@ def ntk(
     columns = rows if other is None else as_inputs(other, "other")
     if rows.shape[1] != columns.shape[1]:
         raise InputError(f"x has {rows.shape[1]} features and other has {columns.shape[1]}: they must agree")
-    layers, last_rows = prepare(rows, columns, duals, alphas, form)
     shape = (len(rows), len(columns))
-    nngp, tangent = torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64)
-    symmetric = other is None
-    repeated: list[tuple[int, int]] = []
-    for r, c in _tiles(shape, symmetric):
+    kernel = Kernel(torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64))
+    with torch.inference_mode():  # half the cost of a small operation is autograd's
+        layers, last = prepare(rows, columns, duals, alphas, form)
+        repeated = _fill(kernel, rows, columns, layers, last)
+        if columns is rows:
+            kernel.nngp.diagonal().copy_(last.F)
+            kernel.ntk.diagonal().copy_(last.F + last.S)
+    return replace(kernel, flags=_flags(rows, repeated if columns is rows else []))
+
+
+def _fill(kernel: Kernel, rows: Tensor, columns: Tensor, layers: list[Layer], last: Diagonal) -> list[tuple[int, int]]:
+    """Runs all layers block by block and writes the kernels; returns the pairs of identical inputs."""
+    symmetric, repeated = columns is rows, []
+    for r, c in _tiles((len(rows), len(columns)), symmetric):
         first = rows[r] @ columns[c].T
         block = Block(first, first, torch.zeros_like(first))
-        equal = _identical(first, layers[0].rows.A[r], layers[0].columns.A[c])
         for layer in layers:
             block = step(block, layer, r, c)
-        nngp[r, c] = block.F
-        torch.add(block.F, block.S, out=tangent[r, c])
+        kernel.nngp[r, c] = block.F
+        torch.add(block.F, block.S, out=kernel.ntk[r, c])
+        equal = _identical(first, layers[0].rows.A[r], layers[0].columns.A[c])
         if len(equal):
             i, j = equal[:, 0] + r.start, equal[:, 1] + c.start
-            nngp[i, j], tangent[i, j] = last_rows.F[i], last_rows.F[i] + last_rows.S[i]
+            kernel.nngp[i, j], kernel.ntk[i, j] = last.F[i], last.F[i] + last.S[i]
             repeated += [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if a < b]
         if symmetric:
-            for matrix in (nngp, tangent):
-                _mirror(matrix, r, c)
-    if symmetric:
-        nngp.diagonal().copy_(last_rows.F)
-        tangent.diagonal().copy_(last_rows.F + last_rows.S)
-    return Kernel(nngp, tangent, _flags(rows, repeated if symmetric else []))
+            _mirror(kernel.nngp, r, c)
+            _mirror(kernel.ntk, r, c)
+    return repeated
 
 
 def check_architecture(
@@ -178,7 +198,8 @@ def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form:
     """A layer behind these diagonals."""
     root, s = SNAP / torch.sqrt(rows.A.clamp_min(SMALLEST)), sigma.mean(rows.A)
     if columns is rows:
-        return Layer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A, GAIN), skip, form)
+        scale = SNAP / max(rows.span[1], SMALLEST) if rows.equal else None
+        return Layer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A, GAIN), skip, form, scale)
     inverse = 1 / torch.sqrt(columns.A.clamp_min(SMALLEST))
     pairs = sigma.pairs(rows.A, columns.A, GAIN)
     return Layer(rows, columns, root, inverse, s, sigma.mean(columns.A), pairs, skip, form)
@@ -186,7 +207,7 @@ def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form:
 
 def advance(before: Diagonal, sigma: Dual, s: Tensor, skip: bool, form: Form, number: int) -> Diagonal:
     """The diagonals behind a layer; the same recursion as `step`, without correlations."""
-    g, g_dot = _once(sigma, before.A)
+    g, g_dot = _once(sigma, before)
     A, dot = GAIN * g, GAIN * g_dot
     S = dot * (before.S + before.F)
     F = A
@@ -196,25 +217,28 @@ def advance(before: Diagonal, sigma: Dual, s: Tensor, skip: bool, form: Form, nu
         if form == "exact":
             A = A + 2 * GAIN * s * before.m
     after = Diagonal(A, A if form == "exact" else F, S, s + before.m if skip else s)
-    if not bool(torch.isfinite(A + S).all()):
+    if not math.isfinite(after.span[1]) or not math.isfinite(float(S.max())):
         raise InputError(f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips")
-    if bool(((A < SMALLEST) & (before.A > 0)).any()):
+    if after.span[0] < SMALLEST and bool(((A < SMALLEST) & (before.A > 0)).any()):
         raise InputError(f"the kernel is too small for float64 behind layer {number}: use fewer layers")
     return after
 
 
-def _once(sigma: Dual, q: Tensor) -> tuple[Tensor, Tensor]:
+def _once(sigma: Dual, before: Diagonal) -> tuple[Tensor, Tensor]:
     """`sigma.diagonal`, computed once when all variances are equal."""
-    if len(q) > 1 and bool(q.max() - q.min() <= EQUAL * q.max()):
+    q = before.A
+    if len(q) > 1 and before.equal:
         value, slope = sigma.diagonal(q[:1])
-        return value * (q / q[:1].clamp_min(SMALLEST)), slope.expand_as(q)
+        return value * (q / max(before.span[1], SMALLEST)), slope.expand_as(q)
     return sigma.diagonal(q)
 
 
 def step(block: Block, layer: Layer, r: slice, c: slice) -> Block:
     """One layer of the recursion for rows r and columns c."""
-    rho = block.A * layer.inverse_rows[r, None]
-    rho.mul_(layer.inverse_columns[c]).clamp_(-1.0, 1.0)
+    if layer.scale is None:
+        rho = (block.A * layer.inverse_rows[r, None]).mul_(layer.inverse_columns[c]).clamp_(-1.0, 1.0)
+    else:
+        rho = (block.A * layer.scale).clamp_(-1.0, 1.0)
     G, dot = layer.pairs(r, c, rho)
     S = torch.add(block.S, block.F).mul_(dot)
     if not layer.skip:
