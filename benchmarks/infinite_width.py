@@ -325,7 +325,7 @@ def darts(pictures: Path | None) -> None:
 
 
 def training(pictures: Path | None) -> None:
-    """Algorithm 1's SGD on the architecture that the DARTS-style search found and on the one with the largest λ_min."""
+    """Algorithm 1's SGD on what the DARTS-style search found and on the architecture with the largest λ_min."""
     space = mlp_space(10)
     train, test = load("fashion-mnist").batch(10_000, 1), load("fashion-mnist", split="test").batch(2_000, 1)
     labels = [two_classes(part.y, 10) for part in (train, test)]

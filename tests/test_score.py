@@ -5,7 +5,7 @@ from torch import nn
 import initio
 from initio.errors import InputError
 from initio.metrics import Options
-from initio.score import as_batch, score
+from initio.scoring import as_batch, score
 
 
 def small():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
     from initio.runs import load as load
-    from initio.score import score as score
+    from initio.scoring import score as score
     from initio.spaces import SPACES as SPACES
     from initio.spaces import ZOO as ZOO
     from initio.spaces import NetworkSettings as NetworkSettings
@@ -58,7 +58,7 @@ _HOME = {  # public name -> module and name there
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",
     "load": "initio.runs:load",
-    "score": "initio.score:score",
+    "score": "initio.scoring:score",
 }
 
 __all__ = sorted(_HOME)

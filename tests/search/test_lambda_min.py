@@ -6,7 +6,7 @@ import torch
 
 from initio.errors import InputError
 from initio.kernels.infinite import ntk
-from initio.kernels.infinite.differences import TOLERANCE, start
+from initio.kernels.infinite.differences import TOLERANCE, advance, gap_bound, moments, start
 from initio.records import settings
 from initio.search.lambda_min import (
     OPTIONS,
@@ -19,7 +19,7 @@ from initio.search.lambda_min import (
     unit_inputs,
     verdict,
 )
-from initio.spaces.mlp import mlp_space
+from initio.spaces.mlp import ACTIVATIONS, mlp_space
 
 
 def inputs(n: int, d: int = 6, seed: int = 0) -> torch.Tensor:
@@ -71,6 +71,15 @@ def test_differences_agree_with_the_kernel(seed: int) -> None:
     pairs = follow(start((x @ x.T)[0, 1:]), torch.tensor([digits]))
     assert float(pairs.diagonal) == pytest.approx(float(K[0, 0]), rel=TOLERANCE / 4)
     torch.testing.assert_close(pairs.gap[0], K[0, 0] - K[0, 1:], rtol=TOLERANCE / 4, atol=0)
+
+
+def test_the_cheap_bound_is_above_every_next_layer() -> None:
+    rng = Random(0)
+    digits = torch.tensor([[2 * rng.randrange(5), *(rng.randrange(OPTIONS) for _ in range(6))] for _ in range(300)])
+    pairs = follow(start(torch.tensor([0.9])), digits)
+    bound = gap_bound(pairs, ACTIVATIONS)
+    for name in ACTIVATIONS:
+        assert bool((advance(pairs, moments(name, pairs), True).gap <= bound * (1 + 1e-9)).all())
 
 
 def test_values_are_those_of_the_kernel() -> None:

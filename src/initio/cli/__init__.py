@@ -136,8 +136,8 @@ def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[st
 def _normalised(command: type[Any], argv: list[str]) -> list[str]:
     """Options as the parser knows them.
 
-    `--batch-size 8`, the `-n 5` of a command's SHORT, a bare `--json`, and a first word that stands for the option named
-    by the command's FIRST become what the parser wants to see.
+    `--batch-size 8`, the `-n 5` of a command's SHORT, a bare `--json`, and a first word that stands for the option
+    named by the command's FIRST become what the parser wants to see.
     """
     hints = get_type_hints(command)
     first: str | None = getattr(command, "FIRST", None)

@@ -19,7 +19,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-FLAGS = ("-O3", "-march=native", "-ffast-math", "-fno-finite-math-only", "-fPIC", "-shared")
+FLAGS = (
+    "-O3", "-march=native", "-fPIC", "-shared", "-fassociative-math", "-freciprocal-math", "-fno-signed-zeros",
+    "-fno-trapping-math", "-fno-math-errno", "-ffp-contract=fast",
+)  # not -ffast-math: a library linked with it makes the whole process flush subnormal numbers to zero  # fmt: skip
 SOURCE = Path(__file__).with_name("fused.c")
 LANES = 8
 

@@ -30,10 +30,10 @@ from initio.kernels.infinite.differences import (
     TOLERANCE,
     Pairs,
     advance,
+    gap_bound,
     moments,
     stack,
     start,
-    table,
 )
 from initio.kernels.infinite.duals import dual
 from initio.kernels.infinite.recursion import Block, Diagonal, first_diagonal, make_layer, step
@@ -42,7 +42,6 @@ from initio.records import Architecture, Cost, SearchResult, Settings, settings
 from initio.search.base import OnRow, Problem, versions
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
-SMOOTH = ACTIVATIONS[2:]
 OPTIONS = 2 * len(ACTIVATIONS)  # of a layer: activation and skip; a code has one digit of base 10 for each layer
 CHUNK = 20_000  # prefixes expanded at a time, so that their arrays stay in cache
 
@@ -199,29 +198,17 @@ def _prefixes(pairs: Pairs, codes: Tensor, layers: int) -> Iterator[tuple[Pairs,
 
 
 def _leaves(pairs: Pairs, codes: Tensor, threshold: float, only_layer: bool) -> tuple[Tensor, Tensor]:
-    """The last layer, with its skip: those whose bound exceeds the threshold.
-
-    Smooth activations come last and only where a bound that needs no table of pairs lets them: ΔG ≤ Ġ ΔA and
-    ΔĠ ≤ min(Ġ, B x), both by Price's theorem.
-    """
-    K, dK = pairs.diagonal, pairs.gap
-    x = pairs.d_a / pairs.A
-    kept_codes, kept = [], []
+    """The last layer, with its skip: those whose bound exceeds the threshold, after a cheaper bound let them pass."""
+    if not only_layer:
+        rows = torch.nonzero(gap_bound(pairs, ACTIVATIONS)[:, 0] > threshold)[:, 0]
+        pairs, codes = pairs[rows], codes[rows]
+    kept_codes, kept = [codes[:0]], [pairs.A[:0, 0]]
     for number, name in enumerate(ACTIVATIONS):
-        rows = None
-        if name in SMOOTH:
-            dot, curvature = table(name).bounds(pairs.A)
-            crude = dK * (1 + dot) + dot * pairs.d_a + torch.minimum(dot, curvature * x) * (K - dK)
-            rows = torch.nonzero(crude[:, 0] > threshold)[:, 0]
-            if not len(rows):
-                continue
-        some = pairs if rows is None else pairs[rows]
-        bound = advance(some, moments(name, some), not only_layer).gap[:, 0]
+        bound = advance(pairs, moments(name, pairs), not only_layer).gap[:, 0]
         good = bound > threshold
-        numbers = codes if rows is None else codes[rows]
-        kept_codes.append(numbers[good] * OPTIONS + 2 * number + (0 if only_layer else 1))
+        kept_codes.append(codes[good] * OPTIONS + 2 * number + (0 if only_layer else 1))
         kept.append(bound[good])
-    return torch.cat([*kept_codes, codes[:0]]), torch.cat([*kept, K[:0, 0]])
+    return torch.cat(kept_codes), torch.cat(kept)
 
 
 def refine(codes: Tensor, correlations: Tensor, incumbent: float, depth: int) -> tuple[Tensor, Tensor]:

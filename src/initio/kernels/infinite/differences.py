@@ -14,7 +14,7 @@ covers over ten layers (tests).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -144,15 +144,10 @@ class Table:
         return Moments(G * q, ratio * dot * q * x, dot, d_ratio * dot * x, s * q)
 
     @cached_property
-    def _bound(self) -> tuple[Tensor, Tensor]:
+    def bound_lines(self) -> Tensor:
+        """Over log A: Ġ, and the largest ΔĠ/x for any x."""
         _, second, lines = self._grid
-        return lines[1], second.reshape(FINE).max(1).values * lines[1]
-
-    def bounds(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Ġ, and the largest ΔĠ/x for any x, at variance q."""
-        i, u = _place(q, RANGE_Q, FINE[0])
-        dot, d_dot = (torch.lerp(line[i], line[i + 1], u) for line in self._bound)
-        return dot, d_dot
+        return torch.stack([lines[1], second.reshape(FINE).max(1).values * lines[1]])
 
 
 _TABLES: dict[str, Table] = {}
@@ -161,6 +156,23 @@ _TABLES: dict[str, Table] = {}
 def table(name: str) -> Table:
     """The table of an activation, made once."""
     return _TABLES.setdefault(name, Table(name))
+
+
+def gap_bound(pairs: Pairs, names: Sequence[str], eta: float = ETA) -> Tensor:
+    """At least K_ii − K_ij behind one more layer with a skip and any of these activations, and cheap.
+
+    By Price's theorem ΔG ≤ Ġ ΔA; ΔĠ is at most √(x/2) for the piecewise linear activations and min(Ġ, B x) for smooth
+    ones, with B a function of A alone.
+    """
+    x = pairs.d_a / pairs.A
+    dot, d_dot = torch.full_like(pairs.A, 1 + eta * eta), torch.sqrt(x / 2)
+    smooth = [table(name).bound_lines for name in names if name not in ("relu", "leaky_relu")]
+    if smooth:
+        i, u = _place(pairs.A, RANGE_Q, FINE[0])
+        steep, curved = (torch.lerp(line[i], line[i + 1], u) for line in torch.stack(smooth).amax(0))
+        dot, d_dot = torch.maximum(dot, steep), torch.maximum(d_dot, torch.minimum(steep, curved * x))
+    gap = pairs.gap
+    return gap * (1 + dot) + dot * pairs.d_a + d_dot * (pairs.diagonal - gap)
 
 
 def _log_grid(span: tuple[float, float], count: int) -> Tensor:
