@@ -25,7 +25,10 @@ from initio.spaces.nb1shot1 import NB1Shot1Space
 
 MODES = {"data": ("cifar", "true"), "random labels": ("cifar", "random"), "noise": ("noise", "true")}
 PUBLISHED = {
-    "nb201": ["NASI (T), paper      93.08±0.24 / 69.51±0.59 / 40.87±0.85", "NASI (4T), paper     93.55±0.10 / 71.20±0.14 / 44.84±1.41"],
+    "nb201": [
+        "NASI (T), paper                  93.08±0.24 / 69.51±0.59 / 40.87±0.85",
+        "NASI (4T), paper                 93.55±0.10 / 71.20±0.14 / 44.84±1.41",
+    ],
     "nb1shot1-s1": ["NASI, paper  7.3 (data), 6.8 (random labels), 6.6 (noise)"],
     "nb1shot1-s2": ["NASI, paper  7.2 (data), 7.0 (random labels), 7.5 (noise)"],
     "nb1shot1-s3": ["NASI, paper  7.2 (data), 7.5 (random labels), 7.3 (noise)"],
@@ -68,13 +71,12 @@ def problem_of(space: str, mode: str, data: Path) -> Problem:
     return Search(space=space, data=spec, labels=labels).problem()  # type: ignore[arg-type]
 
 
-def search(space: str, method: Nasi | LiteralNasi, mode: str, data: Path, seed: int) -> tuple[Architecture, list[float]]:
-    """What one run chose, and the traces it measured."""
+def search(space: str, method: Nasi | LiteralNasi, mode: str, data: Path, seed: int) -> Architecture:
+    """What one run chose."""
     import torch
 
     torch.set_num_threads(1)
-    result = method.run(problem_of(space, mode, data), seed=seed)
-    return result.chosen[0], [float(dict(row).get("trace") or 0) for row in result.trace]
+    return method.run(problem_of(space, mode, data), seed=seed).chosen[0]
 
 
 def by_parameters(space: str, data: Path, seed: int, n: int) -> Architecture:
@@ -93,17 +95,15 @@ def line(name: str, values: list[tuple[float, ...]]) -> str:
 
 def relations(space: str, data: Path, n: int, jobs: int) -> None:
     """Does T rank alike on data, random labels and noise? The same n architectures and initialisations."""
-    from initio.search.nasi import Nasi as Estimator
 
     def traces(mode: str) -> list[float]:
         problem = problem_of(space, mode, data)
-        rows = Parallel(n_jobs=jobs)(delayed(_measure)(Estimator(), problem, step) for step in range(n))
-        return [float(value) for value in rows]
+        return list(Parallel(n_jobs=jobs)(delayed(_measure)(Nasi(), problem, step) for step in range(n)))
 
     T = {mode: np.log(traces(mode)) for mode in MODES}
     for mode in list(MODES)[1:]:
-        rank = spearmanr(T["data"], T[mode]).statistic
-        print(f"T on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {pearsonr(T['data'], T[mode]).statistic:.3f}")
+        rank, linear = spearmanr(T["data"], T[mode]).statistic, pearsonr(T["data"], T[mode]).statistic
+        print(f"T on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}")
 
 
 def _measure(estimator: Nasi, problem: Problem, step: int) -> float:
@@ -139,7 +139,7 @@ def main() -> None:
             runs = Parallel(n_jobs=options.jobs)(
                 delayed(search)(space.name, method, mode, options.data, seed) for seed in seeds
             )
-            print(line(f"{name}, {mode}", [table.report(arch) for arch, _ in runs]), flush=True)
+            print(line(f"{name}, {mode}", [table.report(arch) for arch in runs]), flush=True)
     relations(space.name, options.data, 200, options.jobs)
 
 
