@@ -333,9 +333,8 @@ def training(pictures: Path | None) -> None:
     print("0-1 error on 2,000 test images\n")
     for label, text in (("DARTS-style, seed 0", FOUND), ("largest λ_min", space.format(LARGEST))):
         trained = algorithm_1(space, space.parse(text), (train.x, labels[0]), (test.x, labels[1]))
-        print(
-            f"{label}: iterate {trained.iterate}, drawn: {trained.error:.3f}; the last: {trained.last_error:.3f}  {text}"
-        )
+        errors = f"iterate {trained.iterate}, drawn: {trained.error:.3f}; the last: {trained.last_error:.3f}"
+        print(f"{label}: {errors}  {text}")
 
 
 LARGEST = mlp_space(10).architecture(*(0,) * 9, *(1,) * 8)  # what `initio search mlp --method lambda-min` finds

@@ -28,8 +28,9 @@ def test_other_spaces_are_searched(space: str, tmp_path: Path) -> None:
     assert load(tmp_path / "run").architecture.space == space
 
 
-def test_a_killed_search_resumes_to_the_same_answer(tmp_path: Path) -> None:
-    small = [*SMALL, "--steps", "40"]
+@pytest.mark.parametrize("estimator", ["regression", "literal"])
+def test_a_killed_search_resumes_to_the_same_answer(estimator: str, tmp_path: Path) -> None:
+    small = [*SMALL, "--steps", "40", "--estimator", estimator]
     assert main(["search", "nb201", *small, "--out", str(tmp_path / "whole")]) == 0
     command = [sys.executable, "-m", "initio", "search", "nb201", *small, "--out", str(tmp_path / "killed")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -50,8 +51,8 @@ def test_a_killed_search_resumes_to_the_same_answer(tmp_path: Path) -> None:
     ("argv", "sentence"),
     [
         (["nosuchspace"], "there is no search space 'nosuchspace'"),
-        (["nb201", "--nu", "banana"], "--nu: expected a value of type float, got banana"),
-        (["nb201", "--nu", "3"], "nu must be a quantile in (0, 1], not 3.0"),
+        (["nb201", "--nu", "banana"], "nu must be 'adaptive', 'fixed' or a positive number, not 'banana'"),
+        (["nb201", "--estimator", "literal", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
         (["nb201", "--max-params", "lots"], "--max-params: expected an amount such as 4M"),
         (["nb201", "--data", "missing.npz"], "missing.npz"),

@@ -34,9 +34,10 @@ class Search:
         data: noise, digits, a file or a folder; docs/data.md lists all kinds.
         labels: the data's own labels, or random ones.
         seed: the same seed chooses the same architecture.
-        steps: how many architectures are measured.
-        mu: weight of the penalty on a trace above nu.
-        nu: the quantile of the measured traces that serves as ν; 1 for no penalty.
+        estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
+        steps: how many architectures are measured; by default 200.
+        mu: weight of the penalty on a trace above ν.
+        nu: ν itself: adaptive, fixed or a number; none, the default of the regression, for no penalty.
         batch_size: inputs in a batch.
         channels: width of the network that scores; by default a thin one.
         cells: its number of cells.
@@ -52,9 +53,10 @@ class Search:
     data: str = "noise"
     labels: Literal["true", "random"] = "true"
     seed: int = 0
-    steps: int = 120
+    estimator: Literal["regression", "literal"] = "regression"
+    steps: int = 200
     mu: float = 1.0
-    nu: float = 1.0
+    nu: str | None = None
     batch_size: int = 64
     channels: int | None = None
     cells: int | None = None
@@ -104,7 +106,9 @@ class Search:
     def _method(self) -> Method:
         from initio.search import SEARCHES
 
-        return SEARCHES[self.method](steps=self.steps, mu=self.mu, nu=self.nu)  # type: ignore[call-arg]
+        name = self.method if self.estimator == "regression" else f"{self.method}-{self.estimator}"
+        nu = {} if self.nu is None else {"nu": self.nu}
+        return SEARCHES[name](steps=self.steps, mu=self.mu, **nu)  # type: ignore[call-arg]
 
     def problem(self) -> Problem:
         """What the options say, checked."""
@@ -157,20 +161,20 @@ class Progress:
         self.total, self.done, self.first = total, done, done
         self.start = self.shown = time.monotonic()
         self.terminal = sys.stderr.isatty()
-        self.best: tuple[float, str] | None = None
+        self.best: float | None = None
 
     def step(self, row: Settings) -> None:
         """Counts a row of the trace."""
         self.done += 1
         values = dict(row)
         value = values.get("trace")
-        if isinstance(value, float) and (self.best is None or value > self.best[0]):
-            self.best = (value, str(values["architecture"]))
+        if isinstance(value, float) and (self.best is None or value > self.best):
+            self.best = value
         now = time.monotonic()
         if self.terminal or now - self.shown > 10 or self.done == self.total:
             self.shown = now
             left = (now - self.start) / (self.done - self.first) * (self.total - self.done)
-            best = f", largest trace {self.best[0]:.3g}" if self.best else ""
+            best = f", largest trace {self.best:.3g}" if self.best is not None else ""
             line = f"step {self.done}/{self.total}, {left:.0f} s left{best}"
             start, end = ("\r", "   ") if self.terminal else ("", "\n")
             print(start + line, end=end, file=sys.stderr, flush=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import platform
+import resource
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -86,6 +89,19 @@ class Problem:
         )
 
 
+def climb(
+    problem: Problem, start: Architecture, weigh: Callable[[Sequence[Architecture]], Sequence[float]]
+) -> Architecture:
+    """From an accepted architecture to the heaviest accepted neighbour, again and again, until none is heavier."""
+    while True:
+        around = [start, *filter(problem.accepts, problem.space.neighbours(start))]
+        weights = list(weigh(around))
+        heaviest = max(range(len(around)), key=weights.__getitem__)
+        if weights[heaviest] <= weights[0]:
+            return start
+        start = around[heaviest]
+
+
 class Search(Protocol):
     """A frozen dataclass whose fields are its settings.
 
@@ -109,3 +125,20 @@ def versions() -> Settings:
 def get(row: Settings, name: str) -> Scalar:
     """The named value of a row."""
     return dict(row)[name]
+
+
+def positive(name: str, text: str) -> float:
+    """A positive number that may also be one of two words."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        raise InputError(f"{name} must be 'adaptive', 'fixed' or a positive number, not {text!r}")
+    return value
+
+
+def peak_bytes() -> int:
+    """The most memory this process ever held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

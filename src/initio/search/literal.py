@@ -25,7 +25,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Batch, Cost, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, get, versions
+from initio.search.base import OnRow, Problem, climb, get, peak_bytes, positive, versions
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
@@ -69,7 +69,7 @@ class LiteralNasi:
         if not (self.nu_0 > 0 and math.isfinite(self.nu_0)):
             raise InputError(f"nu_0 must be positive, not {self.nu_0}")
         if self.nu not in ("adaptive", "fixed"):
-            _number(self.nu)
+            positive("nu", self.nu)
         if self.gates not in ("all", "path"):
             raise InputError(f"gates must be 'all' or 'path', not {self.gates!r}")
 
@@ -96,7 +96,7 @@ class LiteralNasi:
             chosen=(best(problem, self.alpha(problem, done), seed),),
             settings=settings(**asdict(self)),
             trace=tuple(done),
-            cost=Cost(steps=self.steps, scorings=len(done), seconds=time.perf_counter() - start),
+            cost=Cost(self.steps, len(done), seconds=time.perf_counter() - start, peak_bytes=peak_bytes()),
             versions=versions(),
         )
 
@@ -125,7 +125,7 @@ class LiteralNasi:
     def nu_at(self, t: int, T: Sequence[float | None]) -> float:
         """ν for step t; `T` holds the trace of every row before it, probes first."""
         if self.nu not in ("adaptive", "fixed"):
-            return _number(self.nu)
+            return positive("nu", self.nu)
         known = [value for value in (T if self.nu == "adaptive" else T[:PROBES]) if value is not None]
         if self.nu == "adaptive":
             return (self.nu_0 + sum(known)) / t  # Equation (41).
@@ -204,13 +204,8 @@ def best(problem: Problem, alpha: Rows, seed: int) -> Architecture:
     def weight(arch: Architecture) -> float:
         return sum(alpha[categorical][option] for categorical, option in space.active(arch))
 
-    arch = problem.draw(Random(f"nasi literal {seed}"))
-    while True:
-        around = [arch, *filter(problem.accepts, space.neighbours(arch))]
-        following = max(around, key=weight)
-        if weight(following) <= weight(arch):
-            return arch
-        arch = following
+    start = problem.draw(Random(f"nasi literal {seed}"))
+    return climb(problem, start, lambda archs: [weight(arch) for arch in archs])
 
 
 def _measure(
@@ -236,13 +231,3 @@ def _trace(row: Settings) -> float | None:
 def _gradient(row: Settings) -> np.ndarray | None:
     text = dict(row).get("gradient")
     return None if text is None else np.array([float(word) for word in str(text).split()])
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (value > 0 and math.isfinite(value)):
-        raise InputError(f"nu must be 'adaptive', 'fixed' or a positive number, not {text!r}")
-    return value

@@ -17,8 +17,6 @@ architecture under α* = w is then that with the largest predicted r.
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +28,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Cost, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, get, versions
+from initio.search.base import OnRow, Problem, climb, get, peak_bytes, positive, versions
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,13 @@ class Nasi:
     Args:
         steps: how many random architectures are measured.
         mu: weight of the penalty on T above ν.
-        nu: the quantile of the measured T that serves as ν.
+        nu: `none` for no penalty; `adaptive` or `fixed` for the mean of the measured T; or a number.
         ridge: strength of the regression's prior, in units of one observation an option.
     """
 
-    steps: int = 120
+    steps: int = 200
     mu: float = 1.0
-    nu: float = 1.0
+    nu: str = "none"
     ridge: float = 1.0
 
     name: ClassVar[str] = "nasi"
@@ -54,8 +52,7 @@ class Nasi:
     def __post_init__(self) -> None:
         if self.steps < 2:
             raise InputError(f"steps must be at least 2, not {self.steps}")
-        if not 0 < self.nu <= 1:
-            raise InputError(f"nu must be a quantile in (0, 1], not {self.nu}")
+        self.nu_of(np.ones(1))
         if self.mu < 0 or self.ridge <= 0:
             raise InputError("mu must not be negative and ridge must be positive")
 
@@ -71,7 +68,7 @@ class Nasi:
                 on_row(row)
         archs = [Architecture(problem.space.name, _choices(row)) for row in done]
         fit = self.fit(problem, archs, [_trace(row) for row in done])
-        chosen = fit.best(problem, archs, seed)
+        chosen = fit.best(problem, archs)
         return SearchResult(
             method=self.name,
             space=problem.space.name,
@@ -83,7 +80,7 @@ class Nasi:
                 steps=self.steps,
                 scorings=self.steps,
                 seconds=time.perf_counter() - start,
-                peak_bytes=_peak_bytes(),
+                peak_bytes=peak_bytes(),
             ),
             versions=versions(),
         )
@@ -123,10 +120,15 @@ class Nasi:
         explained = 1 - residual.var() / r.var() if r.var() > 0 else 0.0
         return Fit(tuple(w), tuple(error), float(r.mean() - X.mean(axis=0) @ w), float(explained))
 
+    def nu_of(self, T: np.ndarray) -> float:
+        """ν, given all the measured traces."""
+        if self.nu == "none":
+            return math.inf
+        return float(T.mean()) if self.nu in ("adaptive", "fixed") else positive("nu", self.nu)
+
     def objective(self, T: np.ndarray) -> np.ndarray:
         """log R, R = T − μ max(0, T − ν) [NASI 13], kept positive where a strong penalty would make it negative."""
-        nu = np.quantile(T, self.nu)
-        R = T - self.mu * np.maximum(0, T - nu)
+        R = T - self.mu * np.maximum(0, T - self.nu_of(T))
         r: np.ndarray = np.log(np.maximum(R, np.min(T)))
         return r
 
@@ -153,23 +155,14 @@ class Fit:
             start += len(decision)
         return rows
 
-    def best(self, problem: Problem, measured: Sequence[Architecture], seed: int) -> Architecture:
-        """The architecture with the largest prediction; within limits the best that climbing finds.
-
-        Climbing starts from the best measured architecture that keeps the limits and moves to the best neighbour that
-        does, until none is better.
-        """
+    def best(self, problem: Problem, measured: Sequence[Architecture]) -> Architecture:
+        """The architecture with the largest prediction; within limits, the best that climbing finds."""
         best = problem.space.decode(self.weights(problem))
         if problem.accepts(best):
             return best
         feasible = [arch for arch in measured if problem.accepts(arch)]
-        best = feasible[int(np.argmax(self.predict(problem, feasible)))]
-        while True:
-            around = [best, *(arch for arch in problem.space.neighbours(best) if problem.accepts(arch))]
-            values = self.predict(problem, around)
-            if values.argmax() == 0:
-                return best
-            best = around[int(values.argmax())]
+        start = feasible[int(np.argmax(self.predict(problem, feasible)))]
+        return climb(problem, start, lambda archs: self.predict(problem, archs).tolist())
 
     def ties(self, problem: Problem) -> list[str]:
         """Categoricals whose two best options differ by less than the standard error of their difference."""
@@ -206,8 +199,3 @@ def _trace(row: Settings) -> float | None:
     value = get(row, "trace")
     assert value is None or isinstance(value, float)
     return value
-
-
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak

@@ -147,7 +147,7 @@ def _fill(kernel: Kernel, rows: Tensor, columns: Tensor, layers: list[Layer], la
             block = step(block, layer, r, c)
         kernel.nngp[r, c] = block.F
         torch.add(block.F, block.S, out=kernel.ntk[r, c])
-        equal = _identical(first, layers[0].rows.A[r], layers[0].columns.A[c])
+        equal = _identical(first, layers[0].rows.A[r], layers[0].columns.A[c], symmetric and r.start == c.start)
         if len(equal):
             i, j = equal[:, 0] + r.start, equal[:, 1] + c.start
             kernel.nngp[i, j], kernel.ntk[i, j] = last.F[i], last.F[i] + last.S[i]
@@ -270,11 +270,14 @@ def _mirror(matrix: Tensor, r: slice, c: slice) -> None:
     matrix[c, r] = matrix[r, c].T
 
 
-def _identical(c: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Index pairs of inputs that cannot be told apart in float64: equal norms and correlation 1."""
-    a, b = rows[:, None], columns[None, :]
-    near = (2 * c * SNAP >= a + b) & (torch.minimum(a, b) > 0)  # ‖x − y‖² ≤ rounding
-    return near.nonzero() if bool(near.any()) else near.new_zeros((0, 2), dtype=torch.int64)
+def _identical(c: Tensor, rows: Tensor, columns: Tensor, diagonal: bool) -> Tensor:
+    """Index pairs of inputs that cannot be told apart in float64; `diagonal` leaves out each input with itself."""
+    near = 2 * SNAP * c >= rows[:, None] + columns  # ‖x − y‖² ≤ rounding
+    if diagonal:
+        near.fill_diagonal_(False)
+    if not bool(near.any()):
+        return near.new_zeros((0, 2), dtype=torch.int64)
+    return (near & (rows[:, None] > 0) & (columns > 0)).nonzero()
 
 
 def as_inputs(x: Tensor | np.ndarray, name: str = "x", dtype: torch.dtype = torch.float64) -> Tensor:
