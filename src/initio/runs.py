@@ -82,6 +82,11 @@ class Run:
                 file.truncate(len(content) - len(torn))
         return [self._row(number, line) for number, line in enumerate(whole.splitlines(), start=1)]
 
+    def restart(self) -> list[Settings]:
+        """Forgets the steps so far."""
+        self.trace_path.unlink(missing_ok=True)
+        return []
+
     def _row(self, number: int, line: bytes) -> Settings:
         try:
             row = json.loads(line)

@@ -28,6 +28,15 @@ def test_other_spaces_are_searched(space: str, tmp_path: Path) -> None:
     assert load(tmp_path / "run").architecture.space == space
 
 
+def test_an_mlp_is_searched_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["search", "mlp", "--method", "lambda-min", "--depth", "4", "--data", "digits", "--batch-size", "16"]
+    assert main([*argv, "--out", str(tmp_path / "run")]) == 0
+    assert "proven optimal over 500 architectures" in capsys.readouterr().out
+    assert main(["search", "--resume", str(tmp_path / "run")]) == 0  # starts over, to the same answer
+    run = Run(tmp_path / "run")
+    assert run.rows() == list(run.result().trace)
+
+
 @pytest.mark.parametrize("estimator", ["regression", "literal"])
 def test_a_killed_search_resumes_to_the_same_answer(estimator: str, tmp_path: Path) -> None:
     small = [*SMALL, "--steps", "40", "--estimator", estimator]
@@ -56,8 +65,13 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, tmp_path: Pa
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
         (["nb201", "--max-params", "lots"], "--max-params: expected an amount such as 4M"),
         (["nb201", "--data", "missing.npz"], "missing.npz"),
-        (["nb201", "--method", "magic"], "--method: expected one of 'nasi', got magic"),
+        (["nb201", "--method", "magic"], "--method: expected one of 'nasi', 'lambda-min', 'eigen-darts', got magic"),
         (["--resume", "missing"], "is not a run"),
+        (["mlp"], "nasi does not search mlp-10: choose one of nb201"),
+        (["nb201", "--method", "lambda-min"], "lambda-min does not search nb201: choose one of mlp"),
+        (["mlp", "--method", "lambda-min", "--steps", "3"], "--steps is not an option of lambda-min"),
+        (["mlp", "--method", "lambda-min", "--estimator", "literal"], "--estimator literal is an option of nasi"),
+        (["mlp", "--method", "lambda-min", "--depth", "1"], "an mlp has a depth of at least 2, not 1"),
     ],
 )
 def test_mistakes_get_one_sentence_and_leave_nothing(

@@ -1,0 +1,1 @@
+"""What finished results say: correlations, bounds."""

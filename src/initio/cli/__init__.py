@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "show": "draw an architecture in the terminal or as a picture",
     "export": "write an architecture as notation, JSON, Python code, ONNX or TorchScript",
     "search": "choose an architecture without training",
+    "bounds": "bound the smallest eigenvalue of an mlp's infinite-width kernel",
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
     "correlate": "compare scores with a benchmark's accuracies and with each other",

@@ -6,12 +6,12 @@ import re
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError
 from initio.records import SearchResult, Settings, settings
 from initio.runs import Run
 from initio.spaces import GraphSpace, NetworkSettings, get_space
@@ -30,12 +30,13 @@ class Search:
 
     Args:
         space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.
-        method: how to search.
+        method: how to search: nasi, from gradients; lambda-min, the best mlp by the smallest eigenvalue of its
+            infinite-width kernel; eigen-darts, the mlp search of Eigen-NAS with training.
         data: noise, digits, a file or a folder; docs/data.md lists all kinds.
         labels: the data's own labels, or random ones.
         seed: the same seed chooses the same architecture.
         estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
-        steps: how many architectures are measured; by default 200.
+        steps: how many architectures nasi measures, or eigen-darts' updates; by default the method's own number.
         mu: weight of the penalty on a trace above ν.
         nu: ν itself: adaptive, fixed or a number; none, the default of the regression, for no penalty.
         batch_size: inputs in a batch.
@@ -44,18 +45,19 @@ class Search:
         pixels: its images' side.
         max_params: upper limit on the parameters of the published network, as in 4M or 500k.
         max_flops: upper limit on its FLOPs on images of 32x32.
+        depth: of an mlp.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with.
     """
 
     space: str = "darts"
-    method: Literal["nasi"] = "nasi"
+    method: Literal["nasi", "lambda-min", "eigen-darts"] = "nasi"
     data: str = "noise"
     labels: Literal["true", "random"] = "true"
     seed: int = 0
     estimator: Literal["regression", "literal"] = "regression"
-    steps: int = 200
-    mu: float = 1.0
+    steps: int | None = None
+    mu: float | None = None
     nu: str | None = None
     batch_size: int = 64
     channels: int | None = None
@@ -63,6 +65,7 @@ class Search:
     pixels: int | None = None
     max_params: str | None = None
     max_flops: str | None = None
+    depth: int | None = None
     out: str | None = None
     resume: str | None = None
 
@@ -88,8 +91,8 @@ class Search:
         torch.set_num_threads(1)
         problem = self.problem()
         search = self._method()
-        rows = run.rows()
-        progress = Progress(self.steps, done=len(rows))
+        rows = run.rows() if search.resumes else run.restart()
+        progress = Progress(search.n_rows, done=len(rows))
 
         def on_row(row: Settings) -> None:
             run.append(row)
@@ -101,23 +104,31 @@ class Search:
         arch, space = result.chosen[0], problem.space
         print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
         print(f"\nchosen  {space.format(arch)}")
+        print(f"why     {search.summary(problem, result)}")
         print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
 
     def _method(self) -> Method:
         from initio.search import SEARCHES
 
         name = self.method if self.estimator == "regression" else f"{self.method}-{self.estimator}"
-        nu = {} if self.nu is None else {"nu": self.nu}
-        return SEARCHES[name](steps=self.steps, mu=self.mu, **nu)  # type: ignore[call-arg]
+        if name not in SEARCHES:
+            raise InputError(f"--estimator {self.estimator} is an option of nasi, not of {self.method}")
+        method = SEARCHES[name]
+        given = {"steps": self.steps, "mu": self.mu, "nu": self.nu}
+        given = {option: value for option, value in given.items() if value is not None}
+        if unknown := given.keys() - {field.name for field in fields(method)}:  # type: ignore[arg-type]
+            raise InputError(f"--{min(unknown)} is not an option of {name}")
+        return method(**given)
 
     def problem(self) -> Problem:
         """What the options say, checked."""
         from initio.data import load
         from initio.search import Limits, Problem
 
-        space = get_space(self.space)
-        channels, cells, pixels = _scoring(space)
-        data = load(f"{self.data}@{self.pixels or pixels}" if "@" not in self.data else self.data)
+        space = get_space(self.space if self.depth is None else f"{self.space}-{self.depth}")
+        channels, cells, pixels = _scoring(self.method, space)
+        pixels = self.pixels or pixels
+        data = load(f"{self.data}@{pixels}" if pixels and "@" not in self.data else self.data)
         network = NetworkSettings(
             channels=self.channels or channels, cells=self.cells or cells, classes=data.classes, shape=data.shape
         )
@@ -133,11 +144,12 @@ class Search:
         return next(folder for folder in (stem, *taken) if not folder.exists())
 
 
-def _scoring(space: GraphSpace) -> tuple[int, int, int]:
+def _scoring(method: str, space: GraphSpace) -> tuple[int | None, int | None, int | None]:
     family = "nb101" if space.name.startswith("nb1shot1") else space.name
-    if family not in SCORING:
-        raise InputError(f"nasi does not search {space.name}: {did_you_mean(space.name, list(SCORING))}")
-    return SCORING[family]
+    if (method == "nasi") == (family in SCORING):
+        return SCORING.get(family, (None, None, None))
+    searched = ", ".join(SCORING) if method == "nasi" else "mlp"
+    raise InputError(f"{method} does not search {space.name}: choose one of {searched}")
 
 
 def _amount(option: str, text: str | None) -> int | None:
@@ -157,7 +169,7 @@ def _amount(option: str, text: str | None) -> int | None:
 class Progress:
     """One line on stderr: step, time left, the best so far; rewritten in a terminal, every ten seconds elsewhere."""
 
-    def __init__(self, total: int, done: int = 0) -> None:
+    def __init__(self, total: int | None, done: int = 0) -> None:
         self.total, self.done, self.first = total, done, done
         self.start = self.shown = time.monotonic()
         self.terminal = sys.stderr.isatty()
@@ -171,13 +183,18 @@ class Progress:
         if isinstance(value, float) and (self.best is None or value > self.best):
             self.best = value
         now = time.monotonic()
-        if self.terminal or now - self.shown > 10 or self.done == self.total:
+        if self.terminal or now - self.shown > 10 or self.total in (None, self.done):
             self.shown = now
-            left = (now - self.start) / (self.done - self.first) * (self.total - self.done)
-            best = f", largest trace {self.best:.3g}" if self.best is not None else ""
-            line = f"step {self.done}/{self.total}, {left:.0f} s left{best}"
+            line = f"step {self.done}" + self._left(now) + f", {values['stage']}" * ("stage" in values)
+            line += f", largest trace {self.best:.3g}" if self.best is not None else ""
             start, end = ("\r", "   ") if self.terminal else ("", "\n")
             print(start + line, end=end, file=sys.stderr, flush=True)
+
+    def _left(self, now: float) -> str:
+        if self.total is None:
+            return ""
+        left = (now - self.start) / (self.done - self.first) * (self.total - self.done)
+        return f"/{self.total}, {left:.0f} s left"
 
     def close(self) -> None:
         """Ends the line."""

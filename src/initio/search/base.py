@@ -110,6 +110,14 @@ class Search(Protocol):
     """
 
     name: ClassVar[str]
+    resumes: ClassVar[bool]  # False for a short search that starts over instead
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows the trace will have, if that is known."""
+
+    def summary(self, problem: Problem, result: SearchResult) -> str:
+        """Why this architecture, in one sentence."""
 
     def run(
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None

@@ -12,8 +12,6 @@ norm 1 [Assumption 1] and weights start as N(0, 1/m) [Algorithm 1]; its width m 
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +25,7 @@ from torch.nn import functional
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, versions
+from initio.search.base import OnRow, Problem, peak_bytes, versions
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
 REPORTS = 20  # rows of the trace
@@ -54,6 +52,15 @@ class EigenDarts:
     arch_lr: float = 1e-2
 
     name: ClassVar[str] = "eigen-darts"
+    resumes: ClassVar[bool] = False
+
+    @property
+    def n_rows(self) -> None:
+        """Not known: some rows are losses, the last ones shares."""
+
+    def summary(self, problem: Problem, result: SearchResult) -> str:
+        """What the choice rests on."""
+        return f"largest share in each layer after {self.steps} updates of a supernet of width {self.width}"
 
     def __post_init__(self) -> None:
         for name in ("width", "samples", "steps", "batch"):
@@ -90,7 +97,7 @@ class EigenDarts:
             chosen=(arch,),
             settings=settings(**asdict(self)),
             trace=tuple(done),
-            cost=Cost(trainings=1, seconds=time.perf_counter() - begin, peak_bytes=_peak_bytes()),
+            cost=Cost(trainings=1, seconds=time.perf_counter() - begin, peak_bytes=peak_bytes()),
             versions=versions(),
         )
 
@@ -174,10 +181,6 @@ def unit_scale(x: np.ndarray) -> Tensor:
     flat = torch.tensor(np.asarray(x, dtype=np.float32).reshape(len(x), -1))
     unit: Tensor = functional.normalize(flat)
     return unit
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 # --- Algorithm 1, second part ----------------------------------------------------------------------------------------

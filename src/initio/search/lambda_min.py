@@ -14,8 +14,6 @@ Bounds are raised by `TOLERANCE` to cover interpolation; the values that are com
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -39,7 +37,7 @@ from initio.kernels.infinite.duals import dual
 from initio.kernels.infinite.recursion import Block, Diagonal, first_diagonal, make_layer, step
 from initio.kernels.infinite.recursion import advance as advance_diagonal
 from initio.records import Architecture, Cost, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, versions
+from initio.search.base import OnRow, Problem, peak_bytes, versions
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
 OPTIONS = 2 * len(ACTIVATIONS)  # of a layer: activation and skip; a code has one digit of base 10 for each layer
@@ -60,6 +58,15 @@ class LambdaMin:
     most: int = 10**9
 
     name: ClassVar[str] = "lambda-min"
+    resumes: ClassVar[bool] = False
+
+    @property
+    def n_rows(self) -> None:
+        """Not known: the search ends when it is proven."""
+
+    def summary(self, problem: Problem, result: SearchResult) -> str:
+        """What is proven."""
+        return verdict(result.trace[-1])
 
     def run(
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
@@ -85,15 +92,10 @@ class LambdaMin:
             cost=Cost(
                 scorings=int(str(last["computed"])),
                 seconds=time.perf_counter() - begin,
-                peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                * (1 if sys.platform == "darwin" else 1024),
+                peak_bytes=peak_bytes(),
             ),
             versions=versions(),
         )
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def unit_inputs(x: np.ndarray) -> Tensor:

@@ -60,6 +60,19 @@ class LiteralNasi:
     zero: bool = False
 
     name: ClassVar[str] = "nasi-literal"
+    resumes: ClassVar[bool] = True
+
+    @property
+    def n_rows(self) -> int:
+        """The probes of a fixed ν, then the steps."""
+        return self.probes + self.steps
+
+    def summary(self, problem: Problem, result: SearchResult) -> str:
+        """How much the largest step weighed."""
+        gradients = [G for row in result.trace if (G := _gradient(row)) is not None]
+        norms = sorted((float(np.linalg.norm(G)) for G in gradients), reverse=True)
+        share = sum(norms[: max(1, len(norms) // 100)]) / sum(norms) if norms and sum(norms) > 0 else 0.0
+        return f"most probable under α*; the largest 1 % of the steps hold {share:.0%} of the gradient norms"
 
     def __post_init__(self) -> None:
         if self.steps < 1:

@@ -48,6 +48,20 @@ class Nasi:
     ridge: float = 1.0
 
     name: ClassVar[str] = "nasi"
+    resumes: ClassVar[bool] = True
+
+    @property
+    def n_rows(self) -> int:
+        """One row an architecture."""
+        return self.steps
+
+    def summary(self, problem: Problem, result: SearchResult) -> str:
+        """How well the options explain the trace, and which categoricals are undecided."""
+        archs = [Architecture(problem.space.name, _choices(row)) for row in result.trace]
+        fit = self.fit(problem, archs, [_trace(row) for row in result.trace])
+        ties = fit.ties(problem)
+        undecided = f"within one standard error of another option: {', '.join(ties)}" if ties else "no ties"
+        return f"largest predicted trace; the options explain {fit.explained:.0%} of log T; {undecided}"
 
     def __post_init__(self) -> None:
         if self.steps < 2:
