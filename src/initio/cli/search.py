@@ -185,7 +185,7 @@ class Progress:
         now = time.monotonic()
         if self.terminal or now - self.shown > 10 or self.total in (None, self.done):
             self.shown = now
-            line = f"step {self.done}" + self._left(now) + f", {values['stage']}" * ("stage" in values)
+            line = f"step {self.done}" + self._left(now) + (f", {values['stage']}" if "stage" in values else "")
             line += f", largest trace {self.best:.3g}" if self.best is not None else ""
             start, end = ("\r", "   ") if self.terminal else ("", "\n")
             print(start + line, end=end, file=sys.stderr, flush=True)
