@@ -15,9 +15,9 @@ import torch
 
 import initio
 from initio import Architecture, InputError, NetworkSettings, get_space, noise
-from initio.export import COLUMNS, check_export, export
 from initio.metrics import Options, evaluate
 from initio.pool import Job, Progress, everything, missing, read_architectures, rows, run_task, sample, score_pool
+from initio.score_files import COLUMNS, check_export, export
 from initio.spaces import SPACES
 from initio.store import Store, differences
 

@@ -162,3 +162,14 @@ def test_settings_hold_single_values_only_and_keep_words_that_look_like_numbers(
 
 def test_equal_runs_may_differ_in_cost() -> None:
     assert SearchResult("m", "nb201", 0, (ARCH,), cost=Cost(seconds=1)) == SearchResult("m", "nb201", 0, (ARCH,))
+
+
+def test_settings_in_any_order_are_equal_and_numbers_are_whole() -> None:
+    assert Evaluation(ARCH, "m", 1.0, np.int64(3), settings=(("b", 1), ("a", 2))) == Evaluation(  # type: ignore[arg-type]
+        ARCH, "m", 1.0, 3, settings=settings(a=2, b=1)
+    )
+    for wrong in ((1.7, 2), "12"):
+        with pytest.raises(InputError, match="a choice must be a whole number"):
+            Architecture("nb201", wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="labels of s must be whole numbers"):
+        Batch(np.zeros((2, 1)), np.array([0.9, 1.2]), 2, "s")

@@ -12,7 +12,7 @@ from initio.spaces import NB201
 
 ARCH = NB201.architecture(3, 1, 0, 0, 2, 4)
 PLAN = SearchResult("nasi", "nb201", 3, (), settings(steps=2))
-ROWS = [settings(step=0, value=1.5), settings(step=1, value=None, flag="no gradient")]
+ROWS = [settings(step=0, value=float("inf")), settings(step=1, value=None, flag="no gradient")]
 
 
 def test_a_run_is_planned_traced_and_finished(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_folder_with_something_in_it_is_never_written_to(tmp_path: Path) -> No
     Run.start(tmp_path / "run", PLAN)
     with pytest.raises(InputError, match="is not empty: give another --out, or go on with it by --resume"):
         Run.start(tmp_path / "run", PLAN)
-    with pytest.raises(InputError, match="is not a run: it has no run.json"):
+    with pytest.raises(InputError, match="is not a run: it has neither run.json nor result.json"):
         Run.open(tmp_path)
 
 

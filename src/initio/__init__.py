@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from initio.api import build as build
-    from initio.api import format_architecture as format_architecture
     from initio.data import Dataset as Dataset
     from initio.data import load as load_data  # noqa: F401
     from initio.data import noise as noise
@@ -53,7 +52,6 @@ _HOME = {  # public name -> module and name there
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
     "build": "initio.api:build",
-    "format_architecture": "initio.api:format_architecture",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",
@@ -65,6 +63,10 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("initio")
     if name not in _HOME:
         raise AttributeError(f"module 'initio' has no attribute {name!r}")
     module, _, attribute = _HOME[name].partition(":")

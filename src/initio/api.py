@@ -30,12 +30,3 @@ def build(arch: Architecture | Genotype | str, *, seed: int = 0, **settings: Any
 
         return build_graph(arch.network(options, *DARTS.size(options)), options, seed=seed)
     return get_space(arch.space).build(arch, options, seed=seed)
-
-
-def format_architecture(arch: Architecture) -> str:
-    """The architecture in its space's own notation.
-
-    >>> format_architecture(Architecture("nb201", (3, 1, 0, 0, 2, 4)))
-    '|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|'
-    """
-    return get_space(arch.space).format(arch)

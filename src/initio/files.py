@@ -33,3 +33,11 @@ def write_text(path: Path, text: str) -> None:
     """Writes a whole file, or nothing."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or an `InputError` when it is something else."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is not a text file") from None

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import math
+import operator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -47,7 +48,7 @@ class Architecture:
     kind: ClassVar[str] = "architecture"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "choices", tuple(map(int, self.choices)))  # numpy's numbers are not JSON
+        object.__setattr__(self, "choices", tuple(_whole(choice, "a choice") for choice in self.choices))
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values."""
@@ -80,7 +81,13 @@ class Batch:
         import numpy as np
 
         x = np.array(self.x, dtype=np.float32, order="C")
-        y = np.array(self.y, dtype=np.int64, order="C")
+        y = np.array(self.y, order="C")
+        if y.size and not np.array_equal(y, y.astype(np.int64)):
+            raise InputError(f"the labels of {self.source} must be whole numbers")
+        y = y.astype(np.int64)
+        object.__setattr__(self, "classes", _whole(self.classes, "the number of classes"))
+        object.__setattr__(self, "mean", tuple(map(float, self.mean)))
+        object.__setattr__(self, "std", tuple(map(float, self.std)))
         if x.ndim < 2 or y.shape != x.shape[:1] or len(y) == 0:
             raise InputError(f"a batch needs m >= 1 inputs and m labels, not shapes {x.shape} and {y.shape}")
         if not np.isfinite(x).all():
@@ -186,6 +193,8 @@ class Evaluation:
     def __post_init__(self) -> None:
         if self.value is not None:
             object.__setattr__(self, "value", float(self.value))
+        object.__setattr__(self, "seed", _whole(self.seed, "the seed"))
+        object.__setattr__(self, "settings", settings(**dict(self.settings)))
         if self.value is None and not self.flag:
             raise InputError(f"{self.metric} has neither a value nor a flag that says why")
         if self.value is not None and math.isnan(self.value):
@@ -199,7 +208,7 @@ class Evaluation:
             "value": _number(self.value),
             "seed": self.seed,
             "flag": self.flag,
-            "settings": _settings_to_dict(self.settings),
+            "settings": settings_to_dict(self.settings),
             "data": self.data,
             "metric_version": self.version,
         }
@@ -213,7 +222,7 @@ class Evaluation:
             value=_optional_float(data, "value"),
             seed=_get(data, "seed", int),
             flag=_get(data, "flag", str),
-            settings=_settings_from_dict(_get(data, "settings", dict)),
+            settings=settings_from_dict(_get(data, "settings", dict)),
             data=_get(data, "data", str),
             version=_get(data, "metric_version", int),
         )
@@ -262,6 +271,10 @@ class SearchResult:
 
     kind: ClassVar[str] = "search result"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", _whole(self.seed, "the seed"))
+        object.__setattr__(self, "settings", settings(**dict(self.settings)))
+
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values."""
         return {
@@ -269,10 +282,10 @@ class SearchResult:
             "space": self.space,
             "seed": self.seed,
             "chosen": [arch.to_dict() for arch in self.chosen],
-            "settings": _settings_to_dict(self.settings),
-            "trace": [_settings_to_dict(row) for row in self.trace],
+            "settings": settings_to_dict(self.settings),
+            "trace": [settings_to_dict(row) for row in self.trace],
             "cost": self.cost.to_dict(),
-            "versions": _settings_to_dict(self.versions),
+            "versions": settings_to_dict(self.versions),
         }
 
     @classmethod
@@ -283,10 +296,10 @@ class SearchResult:
             space=_get(data, "space", str),
             seed=_get(data, "seed", int),
             chosen=tuple(Architecture.from_dict(item) for item in _items(data, "chosen", dict)),
-            settings=_settings_from_dict(_get(data, "settings", dict)),
-            trace=tuple(_settings_from_dict(row) for row in _items(data, "trace", dict)),
+            settings=settings_from_dict(_get(data, "settings", dict)),
+            trace=tuple(settings_from_dict(row) for row in _items(data, "trace", dict)),
             cost=Cost.from_dict(_get(data, "cost", dict)),
-            versions=_settings_from_dict(_get(data, "versions", dict)),
+            versions=settings_from_dict(_get(data, "versions", dict)),
         )
 
 
@@ -328,6 +341,14 @@ def from_json(record: type[R], text: str, where: str = "the document") -> R:
         return record.from_dict(data)
     except InputError as error:
         raise InputError(f"{where} is damaged: {error}") from None
+
+
+def _whole(value: Any, what: str) -> int:
+    """A whole number of any kind as a plain int, since numpy's are not JSON."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{what} must be a whole number, not {_shown(value)}") from None
 
 
 def _no_constant(name: str) -> None:
@@ -377,9 +398,11 @@ def _from_number(value: Any) -> Any:
     return float(value["float"]) if value in ({"float": "inf"}, {"float": "-inf"}) else value
 
 
-def _settings_to_dict(values: Settings) -> dict[str, Any]:
+def settings_to_dict(values: Settings) -> dict[str, Any]:
+    """Settings as JSON values."""
     return {name: _number(value) if isinstance(value, float) else value for name, value in values}
 
 
-def _settings_from_dict(data: dict[str, Any]) -> Settings:
+def settings_from_dict(data: dict[str, Any]) -> Settings:
+    """The inverse of `settings_to_dict`."""
     return settings(**{name: _from_number(value) for name, value in data.items()})

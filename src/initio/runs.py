@@ -18,8 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
-from initio.files import write_text
-from initio.records import Architecture, SearchResult, Settings, from_json, settings, to_json
+from initio.files import read_text, write_text
+from initio.records import (
+    Architecture,
+    SearchResult,
+    Settings,
+    from_json,
+    settings_from_dict,
+    settings_to_dict,
+    to_json,
+)
 from initio.spaces import get_space
 
 if TYPE_CHECKING:
@@ -63,13 +71,13 @@ class Run:
     def open(cls, folder: Path) -> Run:
         """An existing run."""
         run = cls(folder)
-        if not run.plan_path.is_file():
-            raise InputError(f"{str(folder)!r} is not a run: it has no run.json")
+        if not (run.plan_path.is_file() or run.result_path.is_file()):
+            raise InputError(f"{str(folder)!r} is not a run: it has neither run.json nor result.json")
         return run
 
     def plan(self) -> SearchResult:
         """What was asked, as `start` wrote it."""
-        return from_json(SearchResult, self.plan_path.read_text(encoding="utf-8"), where=str(self.plan_path))
+        return from_json(SearchResult, read_text(self.plan_path), where=str(self.plan_path))
 
     def rows(self) -> list[Settings]:
         """The steps so far; a last line that a crash left half-written is cut off."""
@@ -89,15 +97,14 @@ class Run:
 
     def _row(self, number: int, line: bytes) -> Settings:
         try:
-            row = json.loads(line)
-            return settings(**row)
-        except (ValueError, TypeError) as error:
+            return settings_from_dict(json.loads(line))
+        except (ValueError, AttributeError) as error:
             raise InputError(f"line {number} of {str(self.trace_path)!r} is damaged: {error}") from None
 
     def append(self, row: Settings) -> None:
         """Adds a step; it is on disk when this returns."""
         with self.trace_path.open("ab") as file:
-            file.write(json.dumps(dict(row), allow_nan=False).encode() + b"\n")
+            file.write(json.dumps(settings_to_dict(row), allow_nan=False).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -118,7 +125,7 @@ class Run:
             raise InputError(
                 f"the run {str(self.folder)!r} is not finished: go on with `initio search --resume {self.folder}`"
             )
-        return from_json(SearchResult, self.result_path.read_text(encoding="utf-8"), where=str(self.result_path))
+        return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,8 @@ class Loaded:
     @property
     def architecture(self) -> Architecture:
         """The first choice."""
+        if not self.result.chosen:
+            raise InputError("nothing was chosen yet: the run is not finished")
         return self.result.chosen[0]
 
     def __str__(self) -> str:

@@ -157,3 +157,28 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f"{sys.executable} -m initio sample nb201 -n 3000 | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_a_published_cell_outside_darts_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = json.loads(run(capsys, "show", "nasnet", "--json"))
+    (tmp_path / "cell.txt").write_text(facts["notation"], encoding="utf-8-sig")
+    assert json.loads(run(capsys, "show", str(tmp_path / "cell.txt"), "--json")) == facts
+
+
+def test_a_run_that_chose_nothing_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text(to_json(SearchResult("m", "nb201", 0, ())))
+    assert "nothing was chosen yet" in fail(capsys, "show", str(tmp_path / "run.json"))
+    assert "is not finished: go on with" in fail(capsys, "show", str(tmp_path))
+
+
+def test_a_binary_config_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.yaml").write_bytes(b"\x7fELF\xff\xfe")
+    assert "is not a text file" in fail(capsys, "sample", "nb201", "--config", str(tmp_path / "bad.yaml"))
+
+
+def test_what_is_typed_beats_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "sample.yaml"
+    config.write_text("space: nb101\nseed: 3\n")
+    typed = run(capsys, "sample", "nb201", "--seed", "1")
+    assert run(capsys, "sample", "nb201", "--seed", "1", "--config", str(config)) == typed
+    assert run(capsys, "sample", "--config", str(config), "nb201", "--seed", "1") == typed

@@ -62,8 +62,11 @@ def test_every_format_is_written_whole(format: str, run_folder: Path, capsys: py
         ([CELL, "--format", "onnx"], "name a file for it by --out"),
         ([CELL, "--format", "python", "--out", "a", "--shape", "32"], "needs inputs of shape"),
         ([CELL, "--format", "python", "--out", "a", "--shape", "big"], "--shape must look like 3x32x32, not 'big'"),
-        ([CELL, "--format", "python", "--out", "a", "--shape", "3x0x32"], "shape must hold positive numbers"),
-        ([CELL, "--format", "python", "--out", "a", "--classes", "0"], "classes must be at least 1, not 0"),
+        ([CELL, "--format", "python", "--out", "a", "--shape", "3x0x32"], "shape must hold positive whole numbers"),
+        (
+            [CELL, "--format", "python", "--out", "a", "--classes", "0"],
+            "classes must be a whole number of at least 1, not 0",
+        ),
         ([CELL, "--format", "json", "--out", "nowhere/a"], "the folder 'nowhere' does not exist"),
         ([CELL, "--format", "json", "--out", "."], "cannot"),
         ([CELL, "--format", "torchscript", "--out", "a", "--weights", "w.pt"], "the file of weights 'w.pt' does not"),

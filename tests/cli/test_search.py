@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from initio.cli import main
+from initio.records import SearchResult, Settings, settings
 from initio.runs import Run, load
 
 SMALL = ["--steps", "6", "--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
@@ -67,6 +68,10 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, tmp_path: Pa
         (["nb201", "--data", "missing.npz"], "missing.npz"),
         (["nb201", "--method", "magic"], "--method: expected one of 'nasi', 'lambda-min', 'eigen-darts', got magic"),
         (["--resume", "missing"], "is not a run"),
+        (["nb201", "--batch-size", "0"], "batch size"),
+        (["nb201", "--channels", "0"], "channels must be a whole number of at least 1, not 0"),
+        (["nb201", "--pixels", "0"], "--pixels must be at least 1, not 0"),
+        (["nb201", "--depth", "3"], "--depth is an option of mlp, not of nb201"),
         (["mlp"], "nasi does not search mlp-10: choose one of nb201"),
         (["nb201", "--method", "lambda-min"], "lambda-min does not search nb201: choose one of mlp"),
         (["mlp", "--method", "lambda-min", "--steps", "3"], "--steps is not an option of lambda-min"),
@@ -83,3 +88,12 @@ def test_mistakes_get_one_sentence_and_leave_nothing(
     assert sentence in captured.err
     assert captured.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("saved", [settings(foo=1), settings(space="nb201", steps="abc")])
+def test_settings_of_another_version_get_one_sentence(
+    saved: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Run.start(tmp_path / "run", SearchResult("nasi", "nb201", 0, (), saved))
+    assert main(["search", "--resume", str(tmp_path / "run")]) == 2
+    assert "run.json" in capsys.readouterr().err

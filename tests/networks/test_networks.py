@@ -123,9 +123,12 @@ def test_gradients_reach_every_parameter_of_a_pruned_network() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"channels": 0}, "channels must be at least 1, not 0"),
-        ({"classes": -2}, "classes must be at least 1"),
-        ({"shape": (3, 0, 3)}, "shape must hold positive numbers"),
+        ({"channels": 0}, "channels must be a whole number of at least 1, not 0"),
+        ({"classes": -2}, "classes must be a whole number of at least 1"),
+        ({"shape": (3, 0, 3)}, "shape must hold positive whole numbers"),
+        ({"shape": 32}, "shape must hold positive whole numbers"),
+        ({"channels": 2.5}, "channels must be a whole number"),
+        ({"classes": None}, "classes must be a whole number"),
         ({"norm": "layer"}, "norm must be one of affine, plain, none, not 'layer'"),
         ({"init": "orthogonal"}, "init must be one of lecun"),
         ({"drop_path": 1.0}, r"drop_path must be in \[0, 1\)"),

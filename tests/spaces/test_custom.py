@@ -48,6 +48,12 @@ def test_bad_spaces_are_refused() -> None:
         space("own", Net, kernel=[3, 3])
     with pytest.raises(InputError, match="avoid ':', ',' and '='"):
         space("own", Net, kernel=["a,b"])
+    with pytest.raises(InputError, match="choice 'kernel' needs a list of values, not 3"):
+        space("own", Net, kernel=3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be named functions"):
+        space_of_modules("bad", [Net])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be a function that builds it, not the module itself"):
+        space_of_modules("bad", {"made": Net(3, 4)})
     bad = space_of_modules("bad", {"nothing": lambda: None})  # type: ignore[dict-item, return-value]
     with pytest.raises(InputError, match="must return a torch.nn.Module, not NoneType"):
         bad.build(bad.architecture(0))

@@ -55,6 +55,19 @@ def test_drop_path_can_be_scheduled() -> None:
     assert paths
     set_drop_path(model, 0.3)
     assert {path.probability for path in paths} == {0.3}
+    with pytest.raises(InputError, match="build it with drop_path > 0"):
+        set_drop_path(build("darts_v1", channels=4, cells=3), 0.3)
+
+
+@pytest.mark.parametrize("shape", [(64,), (3, 8), (3, 8, 8, 8)])
+def test_inputs_must_be_images(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="darts needs inputs of shape"):
+        build("darts_v2", shape=shape)
+
+
+def test_large_images_need_two_channels() -> None:
+    with pytest.raises(InputError, match="channels must be at least 2, not 1"):
+        build("darts_v2", channels=1, cells=3, shape=(3, 96, 96))
 
 
 def test_canonical_forgets_the_order_of_nodes() -> None:

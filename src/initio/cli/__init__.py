@@ -119,6 +119,18 @@ def parser(name: str) -> ArgumentParser:
     return made
 
 
+def from_settings(name: str, values: dict[str, Any], where: str) -> Any:
+    """A command from saved settings, checked like typed ones."""
+    from argparse import ArgumentError
+
+    try:
+        namespace = parser(name).parse_object(values)
+    except (ArgumentError, TypeError, ValueError) as error:
+        raise InputError(_one_sentence(f"{where}: {error}", f"initio {name} --help")) from None
+    command = load_command(name)
+    return command(**{field.name: namespace[field.name] for field in dataclasses.fields(command)})
+
+
 def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[str, Any] | None:
     """The options of the command, None when help or the configuration was printed instead."""
     from argparse import ArgumentError
@@ -127,6 +139,8 @@ def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[st
         namespace = made.parse_args(_normalised(command, argv))
     except ArgumentError as error:
         raise InputError(_one_sentence(str(error), f"{made.prog} --help")) from None
+    except UnicodeDecodeError:
+        raise InputError(f"the file given with --config is not a text file (see {made.prog} --help)") from None
     except SystemExit as stop:
         if stop.code:
             raise
@@ -156,6 +170,15 @@ def _normalised(command: type[Any], argv: list[str]) -> list[str]:
             bare = option in flags and not equals and argv[place + 1 : place + 2] not in (["true"], ["false"])
             token = option + equals + value + ("=true" if bare else "")
         tokens.append(token)
+    return _config_first(tokens)
+
+
+def _config_first(tokens: list[str]) -> list[str]:
+    """What is typed beats what a file says, wherever it stands."""
+    for place, token in enumerate(tokens):
+        if token == "--config" or token.startswith("--config="):
+            end = place + (2 if token == "--config" else 1)
+            return tokens[place:end] + _config_first(tokens[:place] + tokens[end:])
     return tokens
 
 

@@ -84,8 +84,8 @@ class Score:
 
     def run(self) -> None:
         """Scores with progress on stderr, then sums up."""
-        from initio.export import check_export, export
         from initio.pool import rows, score_pool
+        from initio.score_files import check_export, export
         from initio.store import Store
 
         space = get_space(self.space)

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from initio.cli import from_settings
 from initio.errors import InputError
 from initio.records import SearchResult, Settings, settings
 from initio.runs import Run
@@ -75,11 +76,13 @@ class Search:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
         if self.resume:
             run = Run.open(Path(self.resume))
-            planned = Search(**dict(run.plan().settings))  # type: ignore[arg-type]
+            planned: Search = from_settings("search", dict(run.plan().settings), str(run.plan_path))
             planned._go_on(run)
         else:
             self._method()  # bad input is refused before anything is written
-            self.problem().draw(Random(self.seed))
+            problem = self.problem()
+            problem.draw(Random(self.seed))
+            problem.batch(self.seed)
             plan = SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self)))
             self._go_on(Run.start(self._folder(), plan))
 
@@ -125,16 +128,26 @@ class Search:
         from initio.data import load
         from initio.search import Limits, Problem
 
-        space = get_space(self.space if self.depth is None else f"{self.space}-{self.depth}")
+        if self.depth is not None and self.space != "mlp":
+            raise InputError(f"--depth is an option of mlp, not of {self.space}")
+        space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
         channels, cells, pixels = _scoring(self.method, space)
-        pixels = self.pixels or pixels
-        data = load(f"{self.data}@{pixels}" if pixels and "@" not in self.data else self.data)
+        side = self._side(pixels)
+        data = load(self.data if "@" in self.data or side is None else f"{self.data}@{side}")
         network = NetworkSettings(
-            channels=self.channels or channels, cells=self.cells or cells, classes=data.classes, shape=data.shape
+            channels=channels if self.channels is None else self.channels,
+            cells=cells if self.cells is None else self.cells,
+            classes=data.classes,
+            shape=data.shape,
         )
         limits = Limits(_amount("--max-params", self.max_params), _amount("--max-flops", self.max_flops))
         target = NetworkSettings(prune=False, classes=data.classes)
         return Problem(space, data, network, target, self.batch_size, self.labels, limits)
+
+    def _side(self, default: int | None) -> int | None:
+        if self.pixels is not None and self.pixels < 1:
+            raise InputError(f"--pixels must be at least 1, not {self.pixels}")
+        return default if self.pixels is None else self.pixels
 
     def _folder(self) -> Path:
         if self.out:
@@ -148,8 +161,8 @@ def _scoring(method: str, space: GraphSpace) -> tuple[int | None, int | None, in
     family = "nb101" if space.name.startswith("nb1shot1") else space.name
     if (method == "nasi") == (family in SCORING):
         return SCORING.get(family, (None, None, None))
-    searched = ", ".join(SCORING) if method == "nasi" else "mlp"
-    raise InputError(f"{method} does not search {space.name}: choose one of {searched}")
+    searched = f"{', '.join(SCORING)}, nb1shot1-s1" if method == "nasi" else "mlp"
+    raise InputError(f"{method} does not search {space.name}: choose one of {searched}, or another --method")
 
 
 def _amount(option: str, text: str | None) -> int | None:

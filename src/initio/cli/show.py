@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from initio.errors import InputError
+from initio.files import read_text
 from initio.records import Architecture, SearchResult, from_json
+from initio.runs import Loaded, load
 from initio.spaces import Genotype, NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
 from initio.spaces.darts import DARTS
@@ -21,7 +23,8 @@ class Show:
     Args:
         architecture: in its space's own notation, a published cell by name (darts_v2), a JSON file, or a run folder.
         out: also write a picture: a file that ends in .svg, .pdf or .png.
-        cost: also count parameters and FLOPs of the published network on 32x32 images.
+        cost: also count parameters and FLOPs on 32x32 images, in the network of the space's paper (for a published
+            cell, that of DARTS with 20 cells and 36 channels).
         json: print JSON instead of a drawing.
     """
 
@@ -59,17 +62,12 @@ def read_architecture(text: str) -> Architecture | Genotype:
     except (OSError, ValueError):  # too long for a path: a notation
         is_file = is_folder = False
     if is_folder:
-        path = path / "result.json"
-        if not path.is_file():
-            raise InputError(f"the folder {text!r} is not a run: it has no result.json")
-    if not (is_file or is_folder):
+        return load(path).architecture
+    if not is_file:
         return parse(text)
-    try:
-        content = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{str(path)!r} is not a text file") from None
+    content = read_text(path)
     if '"search result"' in content:
-        return from_json(SearchResult, content, where=str(path)).chosen[0]
+        return Loaded(from_json(SearchResult, content, where=str(path))).architecture
     try:
         return parse(content)
     except InputError as error:

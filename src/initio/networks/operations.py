@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initio.errors import InputError
 from initio.graphs import Op
 from initio.spaces.base import NetworkSettings
 
@@ -137,10 +138,12 @@ class DropPath(nn.Module):
 
 
 def set_drop_path(model: nn.Module, probability: float) -> None:
-    """Sets every `DropPath` of a network; training recipes raise it from 0 epoch by epoch."""
-    for module in model.modules():
-        if isinstance(module, DropPath):
-            module.probability = probability
+    """Sets every `DropPath` of a network that was built with `drop_path` > 0, as recipes do epoch by epoch."""
+    paths = [module for module in model.modules() if isinstance(module, DropPath)]
+    if not paths:
+        raise InputError("the network has no drop-path: build it with drop_path > 0")
+    for path in paths:
+        path.probability = probability
 
 
 class FactorizedReduce(nn.Module):
@@ -250,7 +253,10 @@ def stem_large_1(op: Op, kit: Kit) -> nn.Module:
 
 
 def auxiliary_head(op: Op, kit: Kit) -> nn.Module:
-    """DARTS' auxiliary classifier; `stride` is that of its 5x5 pooling, which must leave 2x2 positions."""
+    """DARTS' auxiliary classifier; `stride` is that of its 5x5 pooling, which leaves 2x2 positions of a square image.
+
+    The head for ImageNet is the same here; DARTS' own left out its second batch norm.
+    """
     return nn.Sequential(
         nn.ReLU(),
         nn.AvgPool2d(5, stride=op.stride, count_include_pad=False),
@@ -260,7 +266,7 @@ def auxiliary_head(op: Op, kit: Kit) -> nn.Module:
         conv2d(128, 768, 2, bias=False),
         *kit.norm(768),
         nn.ReLU(),
-        GlobalPool(),  # of the one position left
+        GlobalPool(),  # of the one position left in a square image
         linear(768, op.c_out),
     )
 

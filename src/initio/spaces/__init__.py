@@ -56,7 +56,7 @@ def parse(text: str) -> Architecture | Genotype:
       its `Genotype`
     - a NAS-Bench-201 string `|nor_conv_3x3~0|+...`
     - `ModelSpec(matrix=..., ops=...)` or JSON with `matrix` and `ops`: NAS-Bench-101
-    - `Genotype(...)`: DARTS
+    - `Genotype(...)`: DARTS; a `Genotype` where the cell lies outside the space
     - `mlp:relu,tanh;skips=1` and `nb1shot1-s1:...`
     - the JSON of an `Architecture`
 
@@ -71,6 +71,8 @@ def parse(text: str) -> Architecture | Genotype:
     if text.startswith("{") and '"initio"' in text:
         arch = from_json(Architecture, text, where="the architecture")
         return get_space(arch.space).check(arch)
+    if text.startswith(NOTATIONS["darts"]):
+        return _zoo(Genotype.parse(text))
     return _space_by_notation(text).parse(text)
 
 

@@ -8,8 +8,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
 from initio.graphs import Graph
@@ -87,18 +88,27 @@ class NetworkSettings:
     def __post_init__(self) -> None:
         for name in ("channels", "cells", "classes"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
-        if not self.shape or min(self.shape) < 1:
-            raise InputError(f"shape must hold positive numbers, not {self.shape}")
-        if not 0 <= self.drop_path < 1:
-            raise InputError(f"drop_path must be in [0, 1), not {self.drop_path}")
+            if not (value is None and name != "classes") and not (_is_whole(value) and value >= 1):
+                raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+        try:
+            shape = tuple(self.shape)
+        except TypeError:
+            shape = ()
+        if not shape or not all(_is_whole(side) and side >= 1 for side in shape):
+            raise InputError(f"shape must hold positive whole numbers, as in (3, 32, 32), not {self.shape!r}")
+        object.__setattr__(self, "shape", tuple(map(int, shape)))
+        if not (isinstance(self.drop_path, int | float) and 0 <= self.drop_path < 1):
+            raise InputError(f"drop_path must be in [0, 1), not {self.drop_path!r}")
         for name, allowed in (
             ("norm", ("affine", "plain", "none")),
             ("init", ("lecun", "xavier", "he", "torch")),
         ):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -256,6 +266,8 @@ class GraphSpace(Space):
     default_channels: int
     default_cells: int = 1
 
+    images: ClassVar[bool] = True  # whether inputs must be (channels, height, width)
+
     @abstractmethod
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
         """The whole network as data."""
@@ -270,6 +282,8 @@ class GraphSpace(Space):
 
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """The same settings with the space's own width and number of cells where none are given."""
+        if self.images and len(settings.shape) != 3:
+            raise InputError(f"{self.name} needs inputs of shape (channels, height, width), not {settings.shape}")
         return replace(
             settings,
             channels=settings.channels or self.default_channels,

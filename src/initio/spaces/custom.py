@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +81,12 @@ class CustomSpace(Space):
         return module
 
 
-def space(name: str, builder: Callable[..., nn.Module], **choices: Sequence[Any]) -> CustomSpace:
+def space(name: str, builder: Callable[..., nn.Module], /, **choices: Iterable[Any]) -> CustomSpace:
     """A space over named choices.
 
     Args:
         name: a name of your own. It is followed by a digest of the choices, so that two spaces of one name but
-            different choices never share a score.
+            different choices never share a score; give another name when the builder changes.
         builder: called with one value for each choice, by name; returns a `torch.nn.Module`.
         choices: for each name the values to choose from.
 
@@ -94,12 +94,13 @@ def space(name: str, builder: Callable[..., nn.Module], **choices: Sequence[Any]
     >>> own.count()
     6
     >>> own.format(own.architecture(1, 2))
-    'tiny-374716:kernel=5,width=64'
+    'tiny-34b507:kernel=5,width=64'
     """
     if not choices:
         raise InputError(f"the space {name!r} needs at least one choice")
-    decisions = tuple(_decision(key, values) for key, values in choices.items())
-    return _custom(name, builder, decisions, tuple(tuple(values) for values in choices.values()))
+    values = {key: _values(key, given) for key, given in choices.items()}
+    decisions = tuple(_decision(key, given) for key, given in values.items())
+    return _custom(name, builder, decisions, tuple(values.values()))
 
 
 def space_of_modules(name: str, modules: Mapping[str, Callable[[], nn.Module]]) -> CustomSpace:
@@ -107,8 +108,12 @@ def space_of_modules(name: str, modules: Mapping[str, Callable[[], nn.Module]]) 
 
     >>> own = space_of_modules("mine", {"small": lambda: None, "large": lambda: None})
     >>> [own.format(arch) for arch in own.architectures()]
-    ['mine-de8df1:module=small', 'mine-de8df1:module=large']
+    ['mine-f7ea92:module=small', 'mine-f7ea92:module=large']
     """
+    if not isinstance(modules, Mapping) or not all(callable(make) for make in modules.values()):
+        raise InputError(f"the modules of {name!r} must be named functions: {{'small': lambda: ..., ...}}")
+    if made := [key for key, make in modules.items() if not isinstance(make, type) and hasattr(make, "state_dict")]:
+        raise InputError(f"module {made[0]!r} of {name!r} must be a function that builds it, not the module itself")
     decisions = (_decision("module", list(modules)),)
     return _custom(name, lambda module: modules[module](), decisions, (tuple(modules),))
 
@@ -121,8 +126,16 @@ def _custom(
 ) -> CustomSpace:
     if not name or RESERVED & set(name):
         raise InputError(f"the name of a space must be a word without ':', ',' and '=', not {name!r}")
-    digest = hashlib.sha256(repr(decisions).encode()).hexdigest()[:6]
+    kinds = [[type(value).__name__ for value in row] for row in values]
+    digest = hashlib.sha256(repr((decisions, kinds)).encode()).hexdigest()[:6]
     return CustomSpace(f"{name}-{digest}", f"{name}: your own choices", decisions, builder, values)
+
+
+def _values(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(given)
+    except TypeError:
+        raise InputError(f"choice {name!r} needs a list of values, not {given!r}") from None
 
 
 def _decision(name: str, values: Sequence[Any]) -> Decision:

@@ -123,6 +123,8 @@ def stack(cell: CellGraph, settings: NetworkSettings, channels: int, cells: int,
     net = Builder()
     c_in, c = settings.shape[0], channels
     if large := min(settings.shape[1:]) >= LARGE:
+        if c < 2:
+            raise InputError(f"on images of {LARGE} pixels and more channels must be at least 2, not {c}")
         before = net("stem_1", Op("stem_large_1", c_in, c), 0)
         last = net("stem_2", Op("relu_conv_3x3", c, c, 2), before)
         widths, reduced = (c, c), True

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 from initio.errors import InputError, did_you_mean
 from initio.graphs import SUM, Builder, Graph, Op
@@ -34,6 +35,8 @@ class MlpSpace(GraphSpace):
     >>> space.count()
     500
     """
+
+    images: ClassVar[bool] = False
 
     @property
     def depth(self) -> int:

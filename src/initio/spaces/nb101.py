@@ -191,8 +191,6 @@ class NB101Space(GraphSpace):
 
     def stacked(self, cell: Callable[[int, int], Graph], settings: NetworkSettings) -> Graph:
         """The network around cells of given widths."""
-        if len(settings.shape) != 3:
-            raise InputError(f"{self.name} needs inputs of shape (channels, height, width), not {settings.shape}")
         channels, cells = self.size(settings)
         net = Builder()
         x = net("stem", Op("conv3x3-bn-relu", settings.shape[0], channels), 0)

@@ -71,7 +71,7 @@ class NB201Space(GraphSpace):
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """One cell; `none` edges are kept, for the reader to see."""
-        edges = tuple(Edge(s, t, OPS[op]) for (s, t), op in zip(EDGES, arch.choices, strict=True))
+        edges = tuple(Edge(s, t, OPS[op]) for (s, t), op in zip(EDGES, self.check(arch).choices, strict=True))
         return (Cell("cell", ("input", "1", "2", "output"), edges),)
 
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:

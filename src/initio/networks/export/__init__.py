@@ -12,7 +12,6 @@ from initio.files import whole_file
 from initio.graphs import Graph
 from initio.records import Architecture, to_json
 from initio.spaces import DARTS, Genotype, NetworkSettings, get_space
-from initio.spaces.mlp import MlpSpace
 
 if TYPE_CHECKING:
     from torch import nn
@@ -117,9 +116,6 @@ def _resolved(arch: Architecture | Genotype, settings: NetworkSettings) -> Netwo
     space = DARTS if isinstance(arch, Genotype) else get_space(arch.space)
     if isinstance(arch, Architecture):
         space.check(arch)
-    if len(settings.shape) != 3 and not isinstance(space, MlpSpace):
-        shape = "x".join(map(str, settings.shape))
-        raise InputError(f"{space.name} needs inputs of shape channels x height x width, as in 3x32x32, not {shape}")
     return space.resolve(settings)
 
 
