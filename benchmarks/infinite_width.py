@@ -153,13 +153,10 @@ def closed_form(pictures: Path | None) -> None:
           f"diagonal, {diagonal:.1e} on it (target: 1e-12)")  # fmt: skip
 
 
-def best_time(function: Callable[[], object], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        function()
-        times.append(time.process_time() - start)
-    return min(times)
+def cpu_time(function: Callable[[], object]) -> float:
+    start = time.process_time()
+    function()
+    return time.process_time() - start
 
 
 def speed(pictures: Path | None) -> None:
@@ -182,10 +179,8 @@ def _speed_row(n: int, repeats: int) -> None:
 
     jobs = [partial(ntk, x, [name] * 9) for name in ALL]
     jobs += [partial(ntk, x, mixed, [1] * 8), partial(ntk, norms, ["tanh"] * 9)]
-    unit, seconds = best_time(eigen, repeats), []
-    for job in jobs:  # the unit is measured beside every job
-        seconds.append(best_time(job, repeats))
-        unit = min(unit, best_time(eigen, 2))
+    rounds = [[cpu_time(job) for job in (eigen, *jobs)] for _ in range(repeats)]  # each spread over the whole run
+    unit, *seconds = (min(times) for times in zip(*rounds, strict=True))
     cells = "".join(f"{s / unit:<12.2f}" for s in seconds[:-1])
     print(f"{n:<5} {1000 * unit:5.1f} ms  {cells} {seconds[-1] / unit:.2f}", flush=True)
 
