@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise, permutations
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
+from initio.files import whole_file
 from initio.graphs import ZERO
 from initio.report.layout import Arrow, Box, Layout, Point, Size, Spacing, arrange
 from initio.spaces.base import Cell, Edge
@@ -366,19 +366,11 @@ def save_picture(cells: Sequence[Cell], path: str | Path, title: str = "") -> No
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A temporary name first, so that the file is there as a whole or not at all."""
-    partial: Path | None = None
     try:
-        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            partial = Path(file.name)
-            file.write(content)
-        partial.chmod(0o644)
-        partial.replace(path)
+        with whole_file(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise InputError(f"the picture {str(path)!r} cannot be written: {error.strerror}") from None
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
 
 
 def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
