@@ -18,6 +18,7 @@ from random import Random
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from initio.analysis.eigen_bounds import constants, two_classes
 from initio.data import load
@@ -375,6 +376,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, help="folder for the pictures")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    threadpool_limits(1)  # numpy's own threads too: they would go on spinning, at the next kernel's cost
     parts = PARTS if arguments.only is None else {arguments.only: (PARTS | EXTRA)[arguments.only]}
     for name, part in parts.items():
         print(f"--- {name} ---")
