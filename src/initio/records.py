@@ -228,6 +228,26 @@ class Evaluation:
         )
 
 
+@dataclass(frozen=True, order=True)
+class Query:
+    """What a search asks for: an architecture's training of so many epochs."""
+
+    architecture: Architecture
+    epochs: int | None = None  # None: the full training of whoever answers
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The answer to a query, and all that a search may select by."""
+
+    value: float  # validation accuracy in percent; larger is better
+    seconds: float = 0.0  # what the training took, or takes as published
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise InputError(f"an evaluation must give a finite number, not {self.value}")
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a search spent; `published_seconds` is the training time that the answers of a benchmark table stand for."""

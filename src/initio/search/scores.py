@@ -1,0 +1,75 @@
+"""Scores of a pool: architectures × metrics, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from initio.errors import InputError, did_you_mean
+from initio.records import Architecture
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One row an architecture, one column a metric; NaN where a metric has no value, ±infinity where it says so.
+
+    >>> archs = [Architecture("nb201", (0, 0, 0, 0, 0, k)) for k in range(3)]
+    >>> scores = Scores.of(archs, {"trace": [1.0, 5.0, float("nan")]})
+    >>> scores["trace"].tolist()
+    [1.0, 5.0, nan]
+    >>> scores.ranks("trace").tolist()
+    [2.0, 3.0, 1.0]
+    """
+
+    architectures: tuple[Architecture, ...] = field(repr=False)
+    columns: Mapping[str, np.ndarray] = field(repr=False)
+
+    @classmethod
+    def of(cls, architectures: Iterable[Architecture], columns: Mapping[str, Sequence[float] | np.ndarray]) -> Scores:
+        """Scores from plain sequences, checked."""
+        archs = tuple(architectures)
+        if len(set(archs)) < len(archs):
+            raise InputError("an architecture stands twice in the table of scores: give each one row")
+        arrays = {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+        for name, values in arrays.items():
+            if values.shape != (len(archs),):
+                raise InputError(
+                    f"there are {len(archs)} architectures, but the scores {name!r} have shape {values.shape}"
+                )
+            values.flags.writeable = False
+        return cls(archs, arrays)
+
+    def __len__(self) -> int:
+        return len(self.architectures)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.columns)
+
+    def __getitem__(self, metric: str) -> np.ndarray:
+        if metric not in self.columns:
+            raise InputError(f"the pool has no scores {metric!r}: {did_you_mean(metric, list(self.columns))}")
+        return self.columns[metric]
+
+    @cached_property
+    def rows(self) -> dict[Architecture, int]:
+        """The row of each architecture."""
+        return {arch: row for row, arch in enumerate(self.architectures)}
+
+    def ranks(self, metric: str, *, higher_is_better: bool = True) -> np.ndarray:
+        """Ranks from 1, the best last, ties averaged; what has no value comes before everything else."""
+        from scipy.stats import rankdata
+
+        values = self[metric] if higher_is_better else -self[metric]
+        ranks: np.ndarray = rankdata(np.where(np.isnan(values), -np.inf, values))
+        return ranks
+
+    def subset(self, rows: Sequence[int] | np.ndarray) -> Scores:
+        """Only these rows, in this order."""
+        index = np.asarray(rows)
+        archs = tuple(self.architectures[row] for row in index)
+        return Scores.of(archs, {name: values[index] for name, values in self.columns.items()})
