@@ -151,13 +151,13 @@ def loss_gradients(model: nn.Module, x: Tensor, y: Tensor, which: str = "all") -
     return [t.detach() for t in g], [t.detach() for t in Ht]
 
 
-def metric_values(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+def metric_values(model: nn.Module, x: Tensor, y: Tensor, which: str = "weights") -> dict[str, float]:
     """The first- and second-order metrics of the batch loss, the kernel metrics and the rest, all in float64."""
     x = x.double()
     m = len(x)
     net = double(model)
-    theta = [p.detach() for p in theta_of(net)]
-    g, Ht = loss_gradients(model, x, y)
+    theta = [p.detach() for p in theta_of(net, which)]
+    g, Ht = loss_gradients(model, x, y, which)
     out = {
         "grad": math.sqrt(sum(float((t**2).sum()) for t in g)),
         "grad_norm": sum(float(t.norm()) for t in g if t.ndim >= 2),
@@ -165,13 +165,13 @@ def metric_values(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
         "snip_printed": abs(sum(float((p * t).sum()) for p, t in zip(theta, g, strict=True))),
         "grasp": -sum(float((a * b).sum()) for a, b in zip(g, Ht, strict=True)),
         "nasi": sum(float((t**2).sum()) for t in g),
-        "nasi_sum": nasi_sum(model, x, y),
-        "grasp_printed": grasp_printed(model, x, y),
+        "nasi_sum": nasi_sum(model, x, y, which),
+        "grasp_printed": grasp_printed(model, x, y, which),
         "fisher": fisher(model, x, y),
         "synflow": synflow(model, tuple(x.shape[1:])),
         "jacob_cov": jacob_cov(model, x),
     }
-    K = kernel(model, x, y)
+    K = kernel(model, x, y, which=which)
     eigenvalues = np.linalg.eigvalsh(K)
     out |= {
         "trace": math.sqrt(np.trace(K) / m),
@@ -184,9 +184,9 @@ def metric_values(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
     return out if codes is None else out | {"naswot": codes}
 
 
-def nasi_sum(model: nn.Module, x: Tensor, y: Tensor) -> float:
+def nasi_sum(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
     net = frozen(model, x)
-    theta = theta_of(net)
+    theta = theta_of(net, which)
     total = 0.0
     for i in range(len(x)):
         loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])
@@ -194,9 +194,9 @@ def nasi_sum(model: nn.Module, x: Tensor, y: Tensor) -> float:
     return total / math.sqrt(2)
 
 
-def grasp_printed(model: nn.Module, x: Tensor, y: Tensor) -> float:
+def grasp_printed(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
     net = frozen(model, x)
-    theta = theta_of(net)
+    theta = theta_of(net, which)
     total = 0.0
     for i in range(len(x)):
         loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])

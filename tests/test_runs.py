@@ -45,6 +45,16 @@ def test_damage_inside_the_trace_is_named(tmp_path: Path) -> None:
         run.rows()
 
 
+def test_times_are_kept(tmp_path: Path) -> None:
+    run = Run.start(tmp_path / "run", PLAN)
+    assert run.latencies() == {}
+    run.add_latency(ARCH, 0.0125)
+    assert Run.open(run.folder).latencies() == {ARCH: 0.0125}
+    run.latency_path.write_bytes(b'{"space": "nb201", "choices": "1 2", "seconds": "soon"}\n')
+    with pytest.raises(InputError, match="line 1 of .*latency.jsonl' is damaged"):
+        run.latencies()
+
+
 def test_a_folder_with_something_in_it_is_never_written_to(tmp_path: Path) -> None:
     Run.start(tmp_path / "run", PLAN)
     with pytest.raises(InputError, match="is not empty: give another --out, or go on with it by --resume"):

@@ -4,6 +4,7 @@
 |----------------|-------------------------------------------------------------------------------------|
 | `run.json`     | method, space, seed and settings, written first: enough to run the search again     |
 | `trace.jsonl`  | one line a step, written and flushed to disk as it happens; survives kill −9        |
+| `latency.jsonl` | times that a latency limit asked for; a resumed run uses them again                |
 | `result.json`  | the `SearchResult`, written last                                                    |
 | `cell.svg/png` | the chosen architecture                                                             |
 | `architecture.txt` | the same in its space's own notation                                            |
@@ -24,6 +25,7 @@ from initio.records import (
     SearchResult,
     Settings,
     from_json,
+    settings,
     settings_from_dict,
     settings_to_dict,
     to_json,
@@ -49,6 +51,11 @@ class Run:
     def trace_path(self) -> Path:
         """What happened."""
         return self.folder / "trace.jsonl"
+
+    @property
+    def latency_path(self) -> Path:
+        """What was timed."""
+        return self.folder / "latency.jsonl"
 
     @property
     def result_path(self) -> Path:
@@ -81,32 +88,32 @@ class Run:
 
     def rows(self) -> list[Settings]:
         """The steps so far; a last line that a crash left half-written is cut off."""
-        if not self.trace_path.is_file():
-            return []
-        content = self.trace_path.read_bytes()
-        whole, _, torn = content.rpartition(b"\n")
-        if torn:
-            with self.trace_path.open("r+b") as file:
-                file.truncate(len(content) - len(torn))
-        return [self._row(number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+        return _read_lines(self.trace_path)
 
     def restart(self) -> list[Settings]:
         """Forgets the steps so far."""
         self.trace_path.unlink(missing_ok=True)
         return []
 
-    def _row(self, number: int, line: bytes) -> Settings:
-        try:
-            return settings_from_dict(json.loads(line))
-        except (ValueError, AttributeError) as error:
-            raise InputError(f"line {number} of {str(self.trace_path)!r} is damaged: {error}") from None
-
     def append(self, row: Settings) -> None:
         """Adds a step; it is on disk when this returns."""
-        with self.trace_path.open("ab") as file:
-            file.write(json.dumps(settings_to_dict(row), allow_nan=False).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _add_line(self.trace_path, row)
+
+    def latencies(self) -> dict[Architecture, float]:
+        """Seconds of a forward pass of each architecture that was timed."""
+        known = {}
+        for number, row in enumerate(map(dict, _read_lines(self.latency_path)), start=1):
+            try:
+                choices = tuple(map(int, str(row["choices"]).split()))
+                known[Architecture(str(row["space"]), choices)] = float(str(row["seconds"]))
+            except (KeyError, ValueError) as error:
+                raise InputError(f"line {number} of {str(self.latency_path)!r} is damaged: {error}") from None
+        return known
+
+    def add_latency(self, arch: Architecture, seconds: float) -> None:
+        """Adds a time; it is on disk when this returns."""
+        row = settings(space=arch.space, choices=" ".join(map(str, arch.choices)), seconds=seconds)
+        _add_line(self.latency_path, row)
 
     def finish(self, result: SearchResult) -> None:
         """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there."""
@@ -126,6 +133,32 @@ class Run:
                 f"the run {str(self.folder)!r} is not finished: go on with `initio search --resume {self.folder}`"
             )
         return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
+
+
+def _read_lines(path: Path) -> list[Settings]:
+    """The rows of a file; a last line that a crash left half-written is cut off."""
+    if not path.is_file():
+        return []
+    content = path.read_bytes()
+    whole, _, torn = content.rpartition(b"\n")
+    if torn:
+        with path.open("r+b") as file:
+            file.truncate(len(content) - len(torn))
+    return [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+
+
+def _row(path: Path, number: int, line: bytes) -> Settings:
+    try:
+        return settings_from_dict(json.loads(line))
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"line {number} of {str(path)!r} is damaged: {error}") from None
+
+
+def _add_line(path: Path, row: Settings) -> None:
+    with path.open("ab") as file:
+        file.write(json.dumps(settings_to_dict(row), allow_nan=False).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @dataclass(frozen=True)

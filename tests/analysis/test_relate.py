@@ -85,7 +85,7 @@ def test_seeds_are_averaged_and_their_spread_told(store: Store, table: Table) ->
     found = relate(store, table, "acc")
     assert not found.scores[0].mean.any()
     assert found.agreements()["trace"].spearman is None
-    each = spearman(found.scores[0].by_seed[1], found.target)
+    each = spearman(found.scores[0].by_draw[1, "d00d"], found.target)
     assert each is not None
     assert found.spread("trace") == pytest.approx(abs(each) * math.sqrt(2))
 

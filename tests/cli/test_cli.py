@@ -68,7 +68,8 @@ def test_spaces(capsys: pytest.CaptureFixture[str]) -> None:
 def test_sample(capsys: pytest.CaptureFixture[str]) -> None:
     lines = run(capsys, "sample", "nb201", "-n", "5", "--seed", "1").splitlines()
     assert len(lines) == 5
-    assert run(capsys, "sample", "nb201", "--count=5", "--seed=1").splitlines() == lines
+    for five in ("--count=5", "-n5", "-n=5"):
+        assert run(capsys, "sample", "nb201", five, "--seed=1").splitlines() == lines
     documents = run(capsys, "sample", "nb201", "-n", "5", "--seed", "1", "--json").splitlines()
     assert [NB201.format(from_json(Architecture, document)) for document in documents] == lines
 
@@ -142,7 +143,13 @@ def test_an_unreadable_config_gets_one_sentence(
 ) -> None:
     config = tmp_path / "bad.yaml"
     config.write_text(content)
-    fail(capsys, "sample", "nb201", "--config", str(config))
+    assert str(config) in fail(capsys, "sample", "nb201", "--config", str(config))
+
+
+def test_a_good_config_is_not_blamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "good.yaml"
+    config.write_text("seed: 3")
+    assert "good.yaml" not in fail(capsys, "sample", "nb201", "-nmany", "--config", str(config))
 
 
 def test_damaged_files_get_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

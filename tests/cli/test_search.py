@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 from initio.cli import main
 from initio.records import SearchResult, Settings, settings
 from initio.runs import Run, load
+from initio.search.restarts import untagged
+from initio.spaces import NB201
 
 SMALL = ["--steps", "6", "--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
 
@@ -19,6 +22,7 @@ def test_a_search_ends_in_a_run_folder_and_says_where(tmp_path: Path, capsys: py
     captured = capsys.readouterr()
     assert str(tmp_path / "run") in captured.out
     assert "step 6/6" in captured.err
+    assert "leading: " in captured.err
     assert str(load(tmp_path / "run")) in captured.out
     assert main(["show", str(tmp_path / "run")]) == 0
 
@@ -39,15 +43,17 @@ def test_an_mlp_is_searched_exactly(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("estimator", ["regression", "literal"])
-def test_a_killed_search_resumes_to_the_same_answer(estimator: str, tmp_path: Path) -> None:
-    small = [*SMALL, "--steps", "40", "--estimator", estimator]
+@pytest.mark.parametrize("restarts", ["1", "3"])
+def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: str, tmp_path: Path) -> None:
+    small = [*SMALL, "--steps", "40" if restarts == "1" else "12", "--estimator", estimator, "--restarts", restarts]
+    stop_after = 3 if restarts == "1" else 15  # rows: in the second restart
     assert main(["search", "nb201", *small, "--out", str(tmp_path / "whole")]) == 0
     command = [sys.executable, "-m", "initio", "search", "nb201", *small, "--out", str(tmp_path / "killed")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
         trace = tmp_path / "killed" / "trace.jsonl"
         deadline = time.monotonic() + 60
-        while not (trace.is_file() and trace.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+        while not (trace.is_file() and trace.read_bytes().count(b"\n") >= stop_after) and time.monotonic() < deadline:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     assert not Run(tmp_path / "killed").result_path.exists()
@@ -64,6 +70,19 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, tmp_path: Pa
         (["nb201", "--nu", "banana"], "nu must be 'adaptive', 'fixed' or a positive number, not 'banana'"),
         (["nb201", "--estimator", "literal", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
+        (["--max-params", "1"], "no architecture of darts was found that has at most 1 parameters: the smallest has"),
+        (["nb201", "--max-latency", "fast"], "--max-latency: expected a time such as 20ms or 0.5s, got 'fast'"),
+        (["nb201", "--max-latency", "0ms"], "--max-latency: expected a time such as 20ms"),
+        (
+            ["nb201", "--max-latency", "1us"],
+            "a forward pass here, not at most 0.001 ms a forward pass: raise the limit",
+        ),
+        (["nb201", "--restarts", "0"], "restarts must be at least 1, not 0"),
+        (["--restarts", "many"], "--restarts: expected a value of type int, got many"),
+        (["nb201", "--nu-0", "-1", "--estimator", "literal"], "nu_0 must be positive, not -1.0"),
+        (["nb201", "--nu-0", "5"], "--nu-0 is not an option of nasi"),
+        (["mlp", "--method", "lambda-min", "--restarts", "2"], "--restarts is not an option of lambda-min"),
+        (["mlp", "--method", "lambda-min", "--max-params", "2k"], "--max-params is not an option of lambda-min"),
         (["nb201", "--max-params", "lots"], "--max-params: expected an amount such as 4M"),
         (["nb201", "--data", "missing.npz"], "missing.npz"),
         (["nb201", "--method", "magic"], "--method: expected one of 'nasi', 'lambda-min', 'eigen-darts', got magic"),
@@ -88,6 +107,61 @@ def test_mistakes_get_one_sentence_and_leave_nothing(
     assert sentence in captured.err
     assert captured.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_restarts_are_reported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert main(["search", "nb201", *SMALL, "--restarts", "3", "--out", str(run)]) == 0
+    assert "largest mean objective of 3 restarts" in capsys.readouterr().out
+    assert main(["show", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "of 3 restarts chose it" in shown
+    assert shown.count(" of 3  ") == 6  # a line for each choice of the cell
+    assert main(["show", str(run), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["agreeing"]) == 6
+
+
+def test_one_restart_is_the_plain_search(tmp_path: Path) -> None:
+    for name, more in (("plain", []), ("one", ["--restarts", "1"]), ("two", ["--restarts", "2"])):
+        assert main(["search", "nb201", *SMALL, *more, "--out", str(tmp_path / name)]) == 0
+    plain, one, two = (Run(tmp_path / name).result().trace for name in ("plain", "one", "two"))
+    assert plain == one == tuple(untagged(row) for row in two[:6])
+
+
+def test_a_latency_limit_is_kept_recorded_and_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["search", "nb201", *SMALL, "--max-latency", "100s", "--out", str(tmp_path / "run")]
+    assert main(argv) == 0
+    assert "at most 1e+05 ms asked for" in capsys.readouterr().out
+    run = Run(tmp_path / "run")
+    chosen = run.result().chosen[0]
+    assert chosen in run.latencies()
+    # had the chosen one been slow, another would have been taken: the recorded times decide
+    run.latency_path.unlink()
+    for neighbour in (chosen, *NB201.neighbours(chosen)):
+        run.add_latency(neighbour, 0.001)
+    run.add_latency(chosen, 200.0)
+    run.result_path.unlink()
+    assert main(["search", "--resume", str(run.folder)]) == 0
+    assert run.result().chosen[0] != chosen
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["darts"], {"mu": 2.0, "nu_0": 500.0}),
+        (["darts", "--mu", "1.5"], {"mu": 1.5, "nu_0": 500.0}),
+        (["darts", "--nu-0", "70"], {"mu": 2.0, "nu_0": 70.0}),
+        (["nb201"], {"mu": 1.0, "nu_0": 1000.0}),
+        (["nb1shot1-s2"], {"mu": 1.0, "nu_0": 1000.0}),
+    ],
+)
+def test_the_literal_estimator_has_the_published_settings_of_its_space(
+    argv: list[str], expected: dict[str, float], tmp_path: Path
+) -> None:
+    small = [*SMALL, "--cells", "3", "--steps", "1", "--estimator", "literal"]
+    assert main(["search", *argv, *small, "--out", str(tmp_path / "run")]) == 0
+    used = dict(Run(tmp_path / "run").result().settings)
+    assert {name: used[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("saved", [settings(foo=1), settings(space="nb201", steps="abc")])

@@ -193,7 +193,7 @@ def test_operations_in_place_change_nothing():
     model, (x, y) = InPlace(), data()
     close(ntk(model, x, y, dtype=torch.float64).gram, reference.kernel(model, x, y))
     batch = Batch(x.numpy(), y.numpy(), classes=10, source="normal")
-    values = evaluate(model, batch, "fisher,grasp", Options(dtype="float64"))
+    values = evaluate(model, batch, "fisher,grasp", Options(dtype="float64", parameters="all"))
     g, Ht = reference.loss_gradients(model, x, y)
     assert values["fisher"].value == pytest.approx(reference.fisher(model, x, y))
     assert values["grasp"].value == pytest.approx(-sum(float((a * b).sum()) for a, b in zip(g, Ht, strict=True)))

@@ -39,10 +39,11 @@ def tensors(b):
 
 @pytest.mark.parametrize("name", ["nb201", "nb101", "darts", "mlp"])
 @pytest.mark.parametrize("norm", ["affine", "plain", "none"])
-def test_every_metric_equals_its_oracle(name, norm):
+@pytest.mark.parametrize("which", ["weights", "all"])
+def test_every_metric_equals_its_oracle(name, norm, which):
     model, b = build(name, norm, init="torch"), batch()
-    values = evaluate(model, b, "all", EXACT)
-    for metric, truth in reference.metric_values(model, *tensors(b)).items():
+    values = evaluate(model, b, "all", Options(dtype="float64", parameters=which))
+    for metric, truth in reference.metric_values(model, *tensors(b), which).items():
         if math.isfinite(truth) and values[metric].value is not None:
             assert values[metric].value == pytest.approx(truth, rel=1e-6), metric
         else:
@@ -85,11 +86,11 @@ def test_grasp_where_tangents_cannot_pass_takes_a_double_backward_and_says_so():
     values = evaluate(model, b, "grasp,trace,grad,grasp_printed", EXACT)
     x, y = tensors(b)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        g, Ht = reference.loss_gradients(model, x, y)
+        g, Ht = reference.loss_gradients(model, x, y, "weights")
         truth = -sum(float((a * c).sum()) for a, c in zip(g, Ht, strict=True))
         assert values["grasp"].value == pytest.approx(truth, rel=1e-8)
         assert "took a double backward" in values["grasp"].flag
-        K = reference.kernel(model, x, y)
+        K = reference.kernel(model, x, y, which="weights")
     assert values["trace"].value == pytest.approx(math.sqrt(np.trace(K) / 6), rel=1e-8)
     assert "multi_head_attention_forward" in values["trace"].flag
     assert values["grasp_printed"].value is None
@@ -205,9 +206,12 @@ def checked(model, b, metrics="all", options=EXACT):
 
 def test_a_disconnected_cell_has_defined_values_or_flags():
     values = checked(build(choices=(0,) * 6), batch())
-    assert values["kappa"].value == math.inf
+    assert values["kappa"].value is None
+    assert "the kernel is zero" in values["kappa"].flag
     assert "does not depend on its input" in values["grad"].flag
-    assert "does not depend on its input" in values["kappa"].flag
+    with_bias = checked(build(choices=(0,) * 6), batch(), options=Options(dtype="float64", parameters="all"))
+    assert with_bias["kappa"].value == math.inf
+    assert "does not depend on its input" in with_bias["kappa"].flag
     assert values["jacob_cov"].value is None
     assert values["synflow"].value is None
     assert "no path of weights" in values["synflow"].flag
@@ -301,7 +305,9 @@ def test_mse_gradients():
     loss = 0.5 * ((net(x.double()) - torch.eye(10, dtype=torch.float64)[y]) ** 2).sum() / len(x)
     loss.backward()
     truth = math.sqrt(sum(float((p.grad**2).sum()) for p in net.parameters() if p.grad is not None))
-    assert evaluate(model, b, "grad", Options(dtype="float64", loss="mse"))["grad"].value == pytest.approx(truth)
+    assert evaluate(model, b, "grad", Options(dtype="float64", loss="mse", parameters="all"))[
+        "grad"
+    ].value == pytest.approx(truth)
 
 
 def test_options_are_checked():

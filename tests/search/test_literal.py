@@ -146,6 +146,21 @@ def test_limits_are_kept() -> None:
     assert at.accepts(best(at, alpha, seed=0))
 
 
+def test_leading_is_what_the_search_would_choose_now() -> None:
+    search = LiteralNasi(steps=3, nu="50")
+    result = search.run(problem(), seed=0)
+    assert search.leading(problem(), result.trace) == result.chosen[0]
+    assert search.leading(problem(), ()) is None
+
+
+def test_the_objective_is_the_logarithm_of_the_reward() -> None:
+    T = np.array([1.0, 2.0, 3.0, 100.0])
+    assert LiteralNasi(mu=1, nu="2.5").objective(T) == pytest.approx(np.log([1, 2, 2.5, 2.5]))
+    assert LiteralNasi(mu=2, nu="2.5").objective(T) == pytest.approx(np.log([1, 2, 2, 1]))  # 5 − T, not below 1
+    adaptive = LiteralNasi(mu=1, nu="adaptive", nu_0=14.0).objective(T)
+    assert adaptive.max() == pytest.approx(np.log(24))  # (14 + 106) / 5 [NASI 41]
+
+
 def test_darts_is_relaxed_by_node() -> None:
     assert relaxed(DARTS) is DARTS_BY_NODE
     weights = [[0.0] * len(decision) for decision in DARTS_BY_NODE.relaxation]

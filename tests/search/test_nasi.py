@@ -73,8 +73,15 @@ def test_limits_are_kept_or_refused() -> None:
     limited = replace(PROBLEM, limits=Limits(max_params=400_000))
     chosen = Nasi(steps=12).run(limited, seed=0).chosen[0]
     assert limited.accepts(chosen)
-    with pytest.raises(InputError, match="has at most 1 parameters: raise the limit"):
+    with pytest.raises(InputError, match=r"found that has at most 1 parameters: the smallest has [\d,]+ parameters"):
         Nasi(steps=2).run(replace(PROBLEM, limits=Limits(max_params=1)), seed=0)
+
+
+def test_leading_is_what_the_search_would_choose_now() -> None:
+    search = Nasi(steps=12)
+    result = search.run(PROBLEM, seed=0)
+    assert search.leading(PROBLEM, result.trace) == result.chosen[0]
+    assert search.leading(PROBLEM, result.trace[:1]) is None
 
 
 def test_architectures_without_a_trace_are_left_out() -> None:

@@ -4,7 +4,7 @@ A table is an .npz file in one of two layouts, recognised by what they hold:
 
 - `ops` (n, 6): NAS-Bench-201, a row for each architecture as written (15,625);
 - `n_vertices`, `adj_bits`, `ops` (n, 5): NAS-Bench-101, a row for each class of isomorphic cells, with the
-  benchmark's hashes in the file `..._hash64.npz` beside it.
+  benchmark's hashes as `hash64`, here or in the file `..._hash64.npz` beside it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Table(ABC):
         """A column as float64, NaN where the table has no value."""
         if name not in self.columns:
             raise InputError(f"{self.path} has no column {name!r}: {did_you_mean(name, list(self.columns))}")
-        values: np.ndarray = _load(self.path, name)[name].astype(np.float64)
+        values: np.ndarray = load_arrays(self.path, name)[name].astype(np.float64)
         return values
 
 
@@ -56,7 +56,7 @@ class NB201Table(Table):
 
     def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
         """All members of the classes."""
-        for number, choices in enumerate(_load(self.path, "ops")["ops"].tolist()):
+        for number, choices in enumerate(load_arrays(self.path, "ops")["ops"].tolist()):
             written = NB201.architecture(*choices)
             if (representative := NB201.canonical(written)) in representatives:
                 yield number, written, representative
@@ -68,8 +68,7 @@ class NB101Table(Table):
 
     def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
         """One row for each representative that the benchmark holds."""
-        beside = self.path.with_name(f"{self.path.stem}_hash64.npz")
-        hashes = _load(beside, "hash64")["hash64"]
+        hashes = self.hashes()
         found = []
         for arch in representatives:
             key = np.uint64(int(NB101.graph_hash(arch)[:16], 16))
@@ -77,6 +76,15 @@ class NB101Table(Table):
             if number < len(hashes) and hashes[number] == key:
                 found.append((number, arch, arch))
         yield from sorted(found)
+
+    def hashes(self) -> np.ndarray:
+        """The first 64 bits of each row's hash, ascending."""
+        arrays = load_arrays(self.path)
+        beside = self.path.with_name(f"{self.path.stem}_hash64.npz")
+        found = arrays["hash64"] if "hash64" in arrays else load_arrays(beside, "hash64")["hash64"]
+        if found.shape != (self.length,) or np.any(found[1:] <= found[:-1]):
+            raise InputError(f"the hashes of {self.path} are not one for each row, ascending")
+        return found
 
 
 def split_target(text: str) -> tuple[str, str]:
@@ -93,8 +101,8 @@ def split_target(text: str) -> tuple[str, str]:
 
 def open_table(name: str, folder: Path | str | None = None) -> Table:
     """The table in the file `name`, or in the file of that name in `folder` or in the folder of INITIO_DATA."""
-    path = _find(name, folder)
-    arrays = _load(path)
+    path = find_table(name, folder)
+    arrays = load_arrays(path)
     if "ops" not in arrays:
         raise InputError(f"{path} is not a benchmark's table that Initio knows: it has no array 'ops'")
     ops = arrays["ops"]
@@ -108,11 +116,12 @@ def open_table(name: str, folder: Path | str | None = None) -> Table:
 
 def _numbers(arrays: dict[str, np.ndarray], length: int) -> Iterator[str]:
     for name, values in arrays.items():
-        if name != "adj_bits" and values.shape == (length,) and values.dtype.kind in "fiu":
+        if name not in ("adj_bits", "hash64") and values.shape == (length,) and values.dtype.kind in "fiu":
             yield name
 
 
-def _find(name: str, folder: Path | str | None) -> Path:
+def find_table(name: str, folder: Path | str | None) -> Path:
+    """The file `name`, here, in `folder` or in the folder of INITIO_DATA."""
     folders = [Path(place) for place in (folder, os.environ.get(DATA_FOLDER)) if place]
     candidates = [Path(name), *(place / end for place in folders for end in (name, f"{name}.npz"))]
     for path in candidates:
@@ -123,7 +132,7 @@ def _find(name: str, folder: Path | str | None) -> Path:
     raise InputError(f"there is no table {name!r} here {hint}")
 
 
-def _load(path: Path, *names: str) -> dict[str, np.ndarray]:
+def load_arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
     """The arrays of these names, or all."""
     try:
         arrays = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)

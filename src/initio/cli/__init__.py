@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
     "correlate": "compare scores with a benchmark's accuracies and with each other",
+    "bench": "run searches on a benchmark's published trainings and compare them",
     "store": "look into a store of scores, or compare two",
 }
 
@@ -135,12 +136,15 @@ def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[st
     """The options of the command, None when help or the configuration was printed instead."""
     from argparse import ArgumentError
 
+    tokens = _normalised(command, argv)
     try:
-        namespace = made.parse_args(_normalised(command, argv))
+        namespace = made.parse_args(tokens)
     except ArgumentError as error:
-        raise InputError(_one_sentence(str(error), f"{made.prog} --help")) from None
+        where = _guilty_config(made, tokens, str(error))
+        raise InputError(_one_sentence(where + str(error), f"{made.prog} --help")) from None
     except UnicodeDecodeError:
-        raise InputError(f"the file given with --config is not a text file (see {made.prog} --help)") from None
+        files = " or ".join(map(repr, _configs(tokens)))
+        raise InputError(f"the --config file {files} is not a text file (see {made.prog} --help)") from None
     except SystemExit as stop:
         if stop.code:
             raise
@@ -151,8 +155,8 @@ def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[st
 def _normalised(command: type[Any], argv: list[str]) -> list[str]:
     """Options as the parser knows them.
 
-    `--batch-size 8`, the `-n 5` of a command's SHORT, a bare `--json`, and a first word that stands for the option
-    named by the command's FIRST become what the parser wants to see.
+    `--batch-size 8`, the `-n 5` or `-n5` of a command's SHORT, a bare `--json`, and a first word that stands for the
+    option named by the command's FIRST become what the parser wants to see.
     """
     hints = get_type_hints(command)
     first: str | None = getattr(command, "FIRST", None)
@@ -160,17 +164,41 @@ def _normalised(command: type[Any], argv: list[str]) -> list[str]:
         argv = [f"--{first}={argv[0]}", *argv[1:]]
     short: dict[str, str] = getattr(command, "SHORT", {})
     flags = {f"--{field.name}" for field in dataclasses.fields(command) if hints[field.name] is bool}
+    argv = _joined(argv, getattr(command, "SEVERAL", ()))
     tokens: list[str] = []
     for place, token in enumerate(argv):
         if token == "--":
             return tokens + argv[place:]
-        if token.startswith("--") or token in short:
+        if token[:2] in short and len(token) > 2:  # -n5, -n=5
+            token = f"{token[:2]}={token[2:].removeprefix('=')}"
+        if token.startswith("--") or token.partition("=")[0] in short:
             option, equals, value = token.partition("=")
             option = short.get(option) or "--" + option[2:].replace("-", "_")
             bare = option in flags and not equals and argv[place + 1 : place + 2] not in (["true"], ["false"])
             token = option + equals + value + ("=true" if bare else "")
         tokens.append(token)
     return _config_first(tokens)
+
+
+def _joined(argv: list[str], several: tuple[str, ...]) -> list[str]:
+    """`--search a b` as `--search a,b`, for the options that take several names.
+
+    >>> _joined(["nb201", "--search", "a", "b", "--seeds", "3"], ("search",))
+    ['nb201', '--search', 'a,b', '--seeds', '3']
+    """
+    out: list[str] = []
+    taking = False
+    for token in argv:
+        if token.startswith("-"):
+            taking = token[2:] in several
+            names = 0
+        elif taking:
+            names += 1
+            if names > 1:
+                out[-1] += f",{token}"
+                continue
+        out.append(token)
+    return out
 
 
 def _config_first(tokens: list[str]) -> list[str]:
@@ -180,6 +208,25 @@ def _config_first(tokens: list[str]) -> list[str]:
             end = place + (2 if token == "--config" else 1)
             return tokens[place:end] + _config_first(tokens[:place] + tokens[end:])
     return tokens
+
+
+def _guilty_config(made: ArgumentParser, tokens: list[str], message: str) -> str:
+    """The name of the --config file that gives the same error on its own, to begin the sentence with."""
+    from argparse import ArgumentError
+
+    for path in _configs(tokens):
+        try:
+            made.parse_args([f"--config={path}"])
+        except ArgumentError as error:
+            if str(error) == message and path not in message:
+                return f"{path!r}: "
+    return ""
+
+
+def _configs(tokens: list[str]) -> list[str]:
+    """The files that --config names."""
+    following = zip(tokens, [*tokens[1:], ""], strict=True)
+    return [a.partition("=")[2] or b for a, b in following if a == "--config" or a.startswith("--config=")]
 
 
 def _hyphens(text: str) -> str:

@@ -115,17 +115,18 @@ def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
 
 
 def _print_head(relation: Relation, table: Table, column: str) -> None:
-    groups = [scores.group for scores in relation.scores]
-    first = next(group for group in groups if group.data)
+    scored = next(scores for scores in relation.scores if not scores.kind.is_cost)
+    first, draws = scored.kind.groups[0], len(scored.by_draw)
     settings = ", ".join(f"{name}={value}" for name, value in first.settings)
     print(f"{column} of {table.path.name}: {len(relation.rows):,} architectures, {relation.networks:,} networks")
-    seeds = max(group.seeds for group in groups)
-    print(f"scores on {first.source or 'data'} ({first.data}), {seeds} seed{'s' * (seeds > 1)}: {settings}")
+    batches = len(scored.kind.groups)
+    drawn = f"{draws} draw{'s' * (draws > 1)} of the weights, {batches} of the batch"
+    print(f"scores on {first.source or first.data}, {drawn}: {settings}")
 
 
 def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:
     width = max(len("metric"), *(len(row["metric"]) for row in rows))
-    print(f"\n{'metric':<{width}}  spearman   ±seeds  kendall  top-{top} regret  nDCG@{top}       used  undefined")
+    print(f"\n{'metric':<{width}}  spearman   ±draws  kendall  top-{top} regret  nDCG@{top}       used  undefined")
     by_size = sorted(rows, key=lambda row: -abs(row["spearman"] or 0.0))
     for row in by_size:
         print(

@@ -9,7 +9,7 @@ from initio.cli.search import Search
 
 @dataclass(frozen=True)
 class Demo:
-    """Chooses an architecture from noise: `initio search nb201`, without options.
+    """Chooses a darts cell from noise: `initio search`, without options.
 
     Args:
         seed: the same seed chooses the same architecture.
@@ -21,4 +21,4 @@ class Demo:
 
     def run(self) -> None:
         """Searches, draws the cell, says where the run is."""
-        Search("nb201", seed=self.seed, out=self.out).run()
+        Search(seed=self.seed, out=self.out).run()

@@ -72,7 +72,7 @@ class Score:
     reduction: Literal["label", "sum", "all"] = "label"
     batch_norm: Literal["frozen", "coupled", "hooked"] = "frozen"
     parameterisation: Literal["standard", "ntk"] = "standard"
-    parameters: Literal["all", "weights"] = "all"
+    parameters: Literal["all", "weights"] = "weights"
     loss: Literal["cross_entropy", "mse"] = "cross_entropy"
     dtype: Literal["float32", "float64"] = "float32"
     memory: str | None = None

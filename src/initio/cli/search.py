@@ -6,14 +6,15 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from initio.cli import from_settings
 from initio.errors import InputError
-from initio.records import SearchResult, Settings, settings
+from initio.records import Architecture, SearchResult, Settings, settings
 from initio.runs import Run
 from initio.spaces import GraphSpace, NetworkSettings, get_space
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from initio.search import Problem
     from initio.search import Search as Method
 
+Leading = Callable[["Problem", list[Settings]], Architecture | None]
 # channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
 SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
 
@@ -28,6 +30,8 @@ SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
 @dataclass(frozen=True)
 class Search:
     """Chooses an architecture without training and saves the run.
+
+    Without any argument: NASI in the darts space, from noise. An option that a method has no use for is refused.
 
     Args:
         space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.
@@ -38,14 +42,19 @@ class Search:
         seed: the same seed chooses the same architecture.
         estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
         steps: how many architectures nasi measures, or eigen-darts' updates; by default the method's own number.
-        mu: weight of the penalty on a trace above ν.
+        mu: weight of the penalty on a trace above ν; 1, for the literal estimator on darts 2.
         nu: ν itself: adaptive, fixed or a number; none, the default of the regression, for no penalty.
+        nu_0: where the literal estimator's adaptive ν begins; 1000, on darts 500.
+        restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
+            largest mean objective on common fresh batches and initialisations.
         batch_size: inputs in a batch.
         channels: width of the network that scores; by default a thin one.
         cells: its number of cells.
         pixels: its images' side.
         max_params: upper limit on the parameters of the published network, as in 4M or 500k.
         max_flops: upper limit on its FLOPs on images of 32x32.
+        max_latency: upper limit on its measured time for one such image on one thread, as in 20ms or 0.5s. A time is
+            noisy and belongs to this machine: the same seed may choose another architecture.
         depth: of an mlp.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with.
@@ -60,12 +69,15 @@ class Search:
     steps: int | None = None
     mu: float | None = None
     nu: str | None = None
+    nu_0: float | None = None
+    restarts: int = 1
     batch_size: int = 64
     channels: int | None = None
     cells: int | None = None
     pixels: int | None = None
     max_params: str | None = None
     max_flops: str | None = None
+    max_latency: str | None = None
     depth: int | None = None
     out: str | None = None
     resume: str | None = None
@@ -74,28 +86,30 @@ class Search:
 
     def run(self) -> None:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
+        import torch
+
+        torch.set_num_threads(1)
         if self.resume:
             run = Run.open(Path(self.resume))
             planned: Search = from_settings("search", dict(run.plan().settings), str(run.plan_path))
-            planned._go_on(run)
-        else:
-            self._method()  # bad input is refused before anything is written
-            problem = self.problem()
-            problem.draw(Random(self.seed))
-            problem.batch(self.seed)
-            plan = SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self)))
-            self._go_on(Run.start(self._folder(), plan))
-
-    def _go_on(self, run: Run) -> None:
-        import torch
-
-        from initio.report import draw_text
-
-        torch.set_num_threads(1)
+            problem = planned.problem()
+            problem.stopwatch.known.update(run.latencies())
+            planned._go_on(run, problem)
+            return
+        self._search()  # bad input is refused before anything is written
         problem = self.problem()
-        search = self._method()
+        problem.check_limits()
+        problem.batch(self.seed)
+        run = Run.start(self._folder(), SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self))))
+        for arch, seconds in problem.stopwatch.known.items():
+            run.add_latency(arch, seconds)
+        self._go_on(run, problem)
+
+    def _go_on(self, run: Run, problem: Problem) -> None:
+        search = self._search()
+        problem.stopwatch.on_new = run.add_latency
         rows = run.rows() if search.resumes else run.restart()
-        progress = Progress(search.n_rows, done=len(rows))
+        progress = Progress(search, problem, rows)
 
         def on_row(row: Settings) -> None:
             run.append(row)
@@ -104,24 +118,32 @@ class Search:
         result = search.run(problem, seed=self.seed, rows=rows, on_row=on_row)
         progress.close()
         run.finish(result)
-        arch, space = result.chosen[0], problem.space
-        print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
-        print(f"\nchosen  {space.format(arch)}")
-        print(f"why     {search.summary(problem, result)}")
-        print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
+        report(run, problem, search.summary(problem, result))
 
-    def _method(self) -> Method:
+    def _search(self) -> Method:
+        """The method with its own settings, and its restarts."""
         from initio.search import SEARCHES
+        from initio.search.restarts import Restarts
 
         name = self.method if self.estimator == "regression" else f"{self.method}-{self.estimator}"
         if name not in SEARCHES:
             raise InputError(f"--estimator {self.estimator} is an option of nasi, not of {self.method}")
         method = SEARCHES[name]
-        given = {"steps": self.steps, "mu": self.mu, "nu": self.nu}
-        given = {option: value for option, value in given.items() if value is not None}
-        if unknown := given.keys() - {field.name for field in fields(method)}:  # type: ignore[arg-type]
-            raise InputError(f"--{min(unknown)} is not an option of {name}")
-        return method(**given)
+        given = self._given({field.name for kind in SEARCHES.values() for field in fields(kind)})  # type: ignore[arg-type]
+        refused = given.keys() - {field.name for field in fields(method)}  # type: ignore[arg-type]
+        if not getattr(method, "limited", False):
+            refused |= self._given({"max_params", "max_flops", "max_latency"}).keys()
+        if self.restarts != 1 and not hasattr(method, "objective"):
+            refused |= {"restarts"}
+        if refused:
+            raise InputError(f"--{min(refused).replace('_', '-')} is not an option of {name}")
+        search: Any = method(**getattr(method, "by_space", {}).get(_family(self.space), {}) | given)
+        return search if self.restarts == 1 else Restarts(search, self.restarts)
+
+    def _given(self, names: set[str]) -> dict[str, Any]:
+        """The options of these names that were given; options without a default of their own are the method's."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.default is None}
+        return {name: value for name, value in values.items() if name in names and value is not None}
 
     def problem(self) -> Problem:
         """What the options say, checked."""
@@ -140,7 +162,11 @@ class Search:
             classes=data.classes,
             shape=data.shape,
         )
-        limits = Limits(_amount("--max-params", self.max_params), _amount("--max-flops", self.max_flops))
+        limits = Limits(
+            _amount("--max-params", self.max_params),
+            _amount("--max-flops", self.max_flops),
+            _seconds("--max-latency", self.max_latency),
+        )
         target = NetworkSettings(prune=False, classes=data.classes)
         return Problem(space, data, network, target, self.batch_size, self.labels, limits)
 
@@ -157,8 +183,29 @@ class Search:
         return next(folder for folder in (stem, *taken) if not folder.exists())
 
 
+def report(run: Run, problem: Problem, why: str) -> None:
+    """Draws what a finished run chose and says why, and where the run is."""
+    from initio.report import draw_text
+    from initio.search.limits import milliseconds
+
+    result, space = run.result(), problem.space
+    arch = result.chosen[0]
+    print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
+    print(f"\nchosen  {space.format(arch)}")
+    print(f"why     {why}")
+    if (limit := problem.limits.max_latency) is not None:
+        print(f"latency {milliseconds(problem.latency(arch))} measured here, at most {milliseconds(limit)} asked for")
+    print(f"cost    {result.cost.scorings} scorings, {result.cost.seconds:.0f} s, {result.cost.peak_bytes >> 20} MB")
+    print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
+
+
+def _family(space: str) -> str:
+    """`nb1shot1` for nb1shot1-s2: spaces that differ in a parameter share their settings."""
+    return space.partition("-")[0]
+
+
 def _scoring(method: str, space: GraphSpace) -> tuple[int | None, int | None, int | None]:
-    family = "nb101" if space.name.startswith("nb1shot1") else space.name
+    family = "nb101" if _family(space.name) == "nb1shot1" else space.name
     if (method == "nasi") == (family in SCORING):
         return SCORING.get(family, (None, None, None))
     searched = f"{', '.join(SCORING)}, nb1shot1-s1" if method == "nasi" else "mlp"
@@ -179,37 +226,72 @@ def _amount(option: str, text: str | None) -> int | None:
     return round(float(match[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]])
 
 
-class Progress:
-    """One line on stderr: step, time left, the best so far; rewritten in a terminal, every ten seconds elsewhere."""
+def _seconds(option: str, text: str | None) -> float | None:
+    """`20ms`, `0.5s` or `300us`.
 
-    def __init__(self, total: int | None, done: int = 0) -> None:
-        self.total, self.done, self.first = total, done, done
+    >>> _seconds("--max-latency", "20ms")
+    0.02
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)", text.strip())
+    if not match or not float(match[1]):
+        raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
+    return float(match[1]) / {"us": 1e6, "ms": 1e3, "s": 1}[match[2]]
+
+
+class Progress:
+    """One line on stderr: step, time left, objective, leading choices; rewritten in a terminal, rare elsewhere."""
+
+    def __init__(self, search: Method, problem: Problem, rows: list[Settings]) -> None:
+        self.total, self.rows, self.first = search.n_rows, list(rows), len(rows)
+        self.problem = problem
+        self.leading: Leading = getattr(search, "leading", lambda problem, rows: None)
         self.start = self.shown = time.monotonic()
         self.terminal = sys.stderr.isatty()
-        self.best: float | None = None
+        self.width = 0
 
     def step(self, row: Settings) -> None:
-        """Counts a row of the trace."""
-        self.done += 1
-        values = dict(row)
-        value = values.get("trace")
-        if isinstance(value, float) and (self.best is None or value > self.best):
-            self.best = value
+        """Counts a row of the trace and shows it, at most once a second in a terminal and every ten elsewhere."""
+        self.rows.append(row)
         now = time.monotonic()
-        if self.terminal or now - self.shown > 10 or self.total in (None, self.done):
+        if self.total in (None, len(self.rows)) or now - self.shown > (1 if self.terminal else 10):
             self.shown = now
-            line = f"step {self.done}" + self._left(now) + (f", {values['stage']}" if "stage" in values else "")
-            line += f", largest trace {self.best:.3g}" if self.best is not None else ""
-            start, end = ("\r", "   ") if self.terminal else ("", "\n")
-            print(start + line, end=end, file=sys.stderr, flush=True)
+            line = self.line(now)
+            if self.terminal:
+                line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
+                print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
+                self.width = len(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
 
-    def _left(self, now: float) -> str:
-        if self.total is None:
-            return ""
-        left = (now - self.start) / (self.done - self.first) * (self.total - self.done)
-        return f"/{self.total}, {left:.0f} s left"
+    def line(self, now: float) -> str:
+        """What is known after the last row."""
+        done, row = len(self.rows), dict(self.rows[-1])
+        parts = [f"step {done}" + (f"/{self.total}" if self.total else "")]
+        if self.total:
+            parts.append(f"{(now - self.start) / (done - self.first) * (self.total - done):.0f} s left")
+        if "stage" in row:
+            parts.append(str(row["stage"]))
+        if "restart" in row:
+            parts.append(f"restart {int(str(row['restart'])) + 1}")
+        if isinstance(T := row.get("trace"), float):
+            parts.append(f"T {T:.3g}")
+        if (arch := self.leading(self.problem, self.rows)) is not None:
+            parts.append("leading: " + _operations(self.problem.space, arch))
+        return ", ".join(parts)
 
     def close(self) -> None:
         """Ends the line."""
         if self.terminal:
             print(file=sys.stderr)
+
+
+def _operations(space: GraphSpace, arch: Architecture) -> str:
+    """How often each operation occurs in the cells.
+
+    >>> _operations(get_space("nb201"), Architecture("nb201", (3, 3, 1, 3, 2, 3)))
+    '4 nor_conv_3x3, 1 skip_connect, 1 nor_conv_1x1'
+    """
+    labels = Counter(edge.label for cell in space.cells(arch) for edge in cell.edges if edge.label)
+    return ", ".join(f"{count} {label}" for label, count in labels.most_common())

@@ -6,14 +6,18 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from initio.errors import InputError
 from initio.files import read_text
 from initio.records import Architecture, SearchResult, from_json
-from initio.runs import Loaded, load
+from initio.runs import Loaded, Run, load
 from initio.spaces import Genotype, NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
 from initio.spaces.darts import DARTS
+
+if TYPE_CHECKING:
+    from initio.search.restarts import Stability
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,8 @@ class Show:
     """Draws an architecture.
 
     Args:
-        architecture: in its space's own notation, a published cell by name (darts_v2), a JSON file, or a run folder.
+        architecture: in its space's own notation, a published cell by name (darts_v2), a JSON file, or a run folder; of
+            a run with restarts it also says how often each choice came out.
         out: also write a picture: a file that ends in .svg, .pdf or .png.
         cost: also count parameters and FLOPs on 32x32 images, in the network of the space's paper (for a published
             cell, that of DARTS with 20 cells and 36 channels).
@@ -41,28 +46,33 @@ class Show:
         cells, facts = _describe(shown)
         if self.cost:
             facts |= _cost(shown)
+        stable = read_stability(self.architecture)
+        if stable:
+            facts["stability"] = str(stable)
         if self.out:
             save_picture(cells, Path(self.out))
             facts["picture"] = self.out
         if self.json:
-            print(json.dumps(facts, indent=2))
+            print(json.dumps(facts | ({"agreeing": dict(stable.agreeing)} if stable else {}), indent=2))
             return
         print(draw_text(cells, width=shutil.get_terminal_size((100, 24)).columns))
         print()
         width = max(map(len, facts))
         for name, value in facts.items():
             print(f"{name:<{width}}  {value}")
+        for choice, count in stable.agreeing if stable else ():
+            print(f"{'':<{width}}  {count} of {stable.restarts}  {choice}")
 
 
 def read_architecture(text: str) -> Architecture | Genotype:
     """The architecture that the user names: notation, published cell, JSON file or run folder."""
     path = Path(text)
-    try:
-        is_file, is_folder = path.is_file(), bool(text) and path.is_dir()
-    except (OSError, ValueError):  # too long for a path: a notation
-        is_file = is_folder = False
-    if is_folder:
+    if _is_folder(text):
         return load(path).architecture
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # too long for a path: a notation
+        is_file = False
     if not is_file:
         return parse(text)
     content = read_text(path)
@@ -72,6 +82,25 @@ def read_architecture(text: str) -> Architecture | Genotype:
         return parse(content)
     except InputError as error:
         raise InputError(f"{str(path)!r}: {error}") from None
+
+
+def read_stability(text: str) -> Stability | None:
+    """How often the choices of a run folder's restarts came out; None for anything else."""
+    if not _is_folder(text):
+        return None
+    result = Run.open(Path(text)).result()
+    if "restarts" not in dict(result.settings):
+        return None
+    from initio.search.restarts import stability
+
+    return stability(result)
+
+
+def _is_folder(text: str) -> bool:
+    try:
+        return bool(text) and Path(text).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _describe(shown: Architecture | Genotype) -> tuple[tuple[Cell, ...], dict[str, object]]:

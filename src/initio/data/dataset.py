@@ -14,6 +14,7 @@ from initio.errors import InputError
 from initio.records import Batch
 
 Labels = Literal["true", "random"]
+CHUNK = 1024  # images that are normalised at a time
 
 
 class LazyImages(Protocol):
@@ -99,10 +100,16 @@ class Dataset:
         for start in range(0, len(order), size):
             yield self._take(order[start : start + size])
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """All inputs and labels in their stored order, normalised, in memory."""
-        everything = self._take(np.arange(len(self)))
-        return everything.x, everything.y
+    def arrays(self, indices: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The inputs and labels with these numbers, by default all in their stored order, normalised, in memory."""
+        wanted = np.arange(len(self)) if indices is None else np.asarray(indices)
+        x = np.empty((len(wanted), *self._take(wanted[:1]).shape), dtype=np.float32)
+        for start in range(0, len(wanted), CHUNK):  # normalising needs three times the memory of its result
+            chunk = self._take(wanted[start : start + CHUNK])
+            if chunk.shape != x.shape[1:]:
+                self._take(wanted[[0, start]])  # refuses images of two sizes by their names
+            x[start : start + CHUNK] = chunk.x
+        return x, self.labels[wanted]
 
     def _take(self, indices: np.ndarray) -> Batch:
         source = f"{self.name} {self.split}"

@@ -9,11 +9,12 @@ import numpy as np
 from initio.errors import InputError
 
 INPUTS, LABELS = 0, 1  # separate streams, so that a larger batch begins with the smaller one of the same seed
+SUBSET, SPLIT, ORDER, AUGMENT, LAYERS = 2, 3, 4, 5, 6  # of a training
 
 
-def generator(seed: int, stream: int) -> np.random.Generator:
+def generator(seed: int, *stream: int) -> np.random.Generator:
     """A PCG64 generator that depends on (seed, stream) alone."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(whole(seed, "seed", 0), spawn_key=(stream,))))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(whole(seed, "seed", 0), spawn_key=stream)))
 
 
 def random_labels(size: int, classes: int, seed: int) -> np.ndarray:

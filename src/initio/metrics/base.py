@@ -56,7 +56,7 @@ class Options:
     reduction: Reduction = "label"
     batch_norm: BatchNorm = "frozen"
     parameterisation: Parameterisation = "standard"
-    parameters: Parameters = "all"
+    parameters: Parameters = "weights"
     loss: Loss = "cross_entropy"
     dtype: Literal["float32", "float64"] = "float32"
     memory: int | None = None

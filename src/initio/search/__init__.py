@@ -1,16 +1,60 @@
-"""Searches: SEARCHES, the one list."""
+"""Searches: SEARCHES and QUERY_SEARCHES, the two lists."""
 
 from initio.search.base import Limits, Problem, Search
+from initio.search.bohb import Bohb
 from initio.search.eigen_darts import EigenDarts
+from initio.search.evolution import RegularisedEvolution
 from initio.search.lambda_min import LambdaMin
 from initio.search.literal import LiteralNasi
 from initio.search.nasi import Nasi
+from initio.search.queries import Budget, QuerySearch, Task, run_queries
+from initio.search.random_search import RandomSearch
+from initio.search.ranking import EigenNas, Knas, Naswot, ZeroCost
+from initio.search.reinforce import Reinforce
+from initio.search.scores import Scores
+from initio.search.te_nas import TeNas
 
-SEARCHES: dict[str, type[Search]] = {
+SEARCHES: dict[str, type[Search]] = {  # that train nothing
     "nasi": Nasi,
     "nasi-literal": LiteralNasi,
     "lambda-min": LambdaMin,
     "eigen-darts": EigenDarts,
 }
 
-__all__ = ["SEARCHES", "EigenDarts", "LambdaMin", "Limits", "LiteralNasi", "Nasi", "Problem", "Search"]
+QUERY_SEARCHES: dict[str, type[QuerySearch]] = {  # that learn from trainings
+    "random": RandomSearch,
+    "rea": RegularisedEvolution,
+    "reinforce": Reinforce,
+    "bohb": Bohb,
+    "zero-cost": ZeroCost,
+    "naswot": Naswot,
+    "knas": Knas,
+    "eigen-nas": EigenNas,
+    "te-nas": TeNas,
+}
+
+__all__ = [
+    "QUERY_SEARCHES",
+    "SEARCHES",
+    "Bohb",
+    "Budget",
+    "EigenDarts",
+    "EigenNas",
+    "Knas",
+    "LambdaMin",
+    "Limits",
+    "LiteralNasi",
+    "Nasi",
+    "Naswot",
+    "Problem",
+    "QuerySearch",
+    "RandomSearch",
+    "RegularisedEvolution",
+    "Reinforce",
+    "Scores",
+    "Search",
+    "Task",
+    "TeNas",
+    "ZeroCost",
+    "run_queries",
+]

@@ -6,7 +6,7 @@ import math
 import platform
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from random import Random
@@ -16,36 +16,19 @@ from initio.data import Data
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Batch, Scalar, SearchResult, Settings, settings
+from initio.search.limits import Limits as Limits
+from initio.search.limits import Stopwatch, milliseconds
 from initio.spaces import GraphSpace, NetworkSettings, get_space
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
+    from initio.networks import NetworkCost
+
 OnRow = Callable[[Settings], None]
-FEASIBLE_DRAWS = 20_000
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Upper limits on the network that will be trained: the space's published size, dead operations included."""
-
-    max_params: int | None = None
-    max_flops: int | None = None
-
-    def allow(self, space: GraphSpace, arch: Architecture, network: NetworkSettings) -> bool:
-        """Whether the architecture keeps all limits."""
-        if self.max_params is None and self.max_flops is None:
-            return True
-        from initio.networks import count
-
-        cost = count(space.network(arch, network), network)
-        return (self.max_params is None or cost.parameters <= self.max_params) and (
-            self.max_flops is None or cost.flops <= self.max_flops
-        )
-
-    def __str__(self) -> str:
-        parts = [(self.max_params, "parameters"), (self.max_flops, "FLOPs")]
-        return " and ".join(f"at most {limit:,} {what}" for limit, what in parts if limit is not None)
+CONNECTED_DRAWS = 20_000
+LIMITED_DRAWS = 100  # random architectures that may break a limit before one is made smaller
 
 
 @dataclass(frozen=True)
@@ -59,6 +42,7 @@ class Problem:
     batch_size: int = 64
     labels: Literal["true", "random"] = "true"
     limits: Limits = field(default_factory=Limits)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch, compare=False, repr=False)
 
     def batch(self, seed: int) -> Batch:
         """One seeded batch."""
@@ -70,23 +54,91 @@ class Problem:
         home = self.space if representative.space == self.space.name else get_space(representative.space)
         return home.build(representative, self.network, seed=seed)
 
-    def accepts(self, arch: Architecture) -> bool:
-        """Connected, within the limits, and without an option called `none`."""
+    def sound(self, arch: Architecture) -> bool:
+        """Connected, and without an option called `none`."""
         decisions = self.space.relaxation
-        return (
-            all(decisions[place].options[option] != ZERO for place, option in self.space.active(arch))
-            and self.space.connected(arch)
-            and self.limits.allow(self.space, arch, self.target)
+        return self.space.connected(arch) and all(
+            decisions[place].options[option] != ZERO for place, option in self.space.active(arch)
         )
 
+    def accepts(self, arch: Architecture) -> bool:
+        """Sound and within all limits; the latency, which has to be measured, is asked for last."""
+        limit = self.limits.max_latency
+        return self._admits(arch) and (limit is None or self.latency(arch) <= limit)
+
+    def latency(self, arch: Architecture) -> float:
+        """Seconds of a forward pass of the wanted network, measured once."""
+        return self.stopwatch.seconds(self.space, arch, self.target)
+
     def draw(self, rng: Random) -> Architecture:
-        """A random architecture that is accepted."""
-        for _ in range(FEASIBLE_DRAWS):
-            if self.accepts(arch := self.space.sample(rng)):
+        """A random sound architecture within the counted limits; where few are, random ones are made smaller.
+
+        Its latency is not measured: ask `accepts` before choosing it.
+        """
+        for _ in range(LIMITED_DRAWS):
+            if self._admits(arch := self._draw_sound(rng)):
                 return arch
-        raise InputError(
-            f"none of {FEASIBLE_DRAWS:,} random architectures of {self.space.name} has {self.limits}: raise the limit"
-        )
+        arch = self._shrink(arch, rng)
+        if not self._admits(arch):
+            smallest = self._cost(self._shrink(arch, rng))
+            raise InputError(
+                f"no architecture of {self.space.name} was found that has {self.limits}: the smallest has "
+                f"{smallest.parameters:,} parameters and {smallest.flops:,} FLOPs, raise the limit"
+            )
+        return arch
+
+    def check_limits(self) -> None:
+        """Refuses limits that nothing keeps; under a latency limit one small architecture is timed."""
+        rng = Random(f"limits of {self.space.name}")
+        arch = self.draw(rng)
+        if self.limits.max_latency is not None and not self.accepts(smallest := self._shrink(arch, rng, most=True)):
+            raise InputError(
+                f"the architecture of {self.space.name} with the fewest FLOPs that was found takes "
+                f"{milliseconds(self.latency(smallest))} a forward pass here, not {self.limits}: raise the limit"
+            )
+
+    def first_accepted(self, ranked: Iterable[Architecture]) -> Architecture:
+        """The first that keeps all limits, or an `InputError`."""
+        for arch in ranked:
+            if self.accepts(arch):
+                return arch
+        raise InputError(f"none of the architectures that were tried has {self.limits}: raise the limit")
+
+    def _draw_sound(self, rng: Random) -> Architecture:
+        for _ in range(CONNECTED_DRAWS):
+            if self.sound(arch := self.space.sample(rng)):
+                return arch
+        raise InputError(f"none of {CONNECTED_DRAWS:,} random architectures of {self.space.name} is connected")
+
+    def _shrink(self, arch: Architecture, rng: Random, *, most: bool = False) -> Architecture:
+        """Takes the smallest option, decision by decision in random order, until the limits are kept, or of all.
+
+        Size is how far the counted limits are exceeded, then FLOPs.
+        """
+        places = list(range(len(self.space.decisions)))
+        for place in rng.sample(places, len(places)):
+            if not most and self._admits(arch):
+                break
+            others = (
+                Architecture(arch.space, (*arch.choices[:place], option, *arch.choices[place + 1 :]))
+                for option in range(len(self.space.decisions[place]))
+            )
+            sound = (other for other in others if self.space.contains(other) and self.sound(other))
+            arch = min((arch, *sound), key=self._size)
+        return arch
+
+    def _admits(self, arch: Architecture) -> bool:
+        counted = self.limits.max_params is not None or self.limits.max_flops is not None
+        return self.sound(arch) and (not counted or self._size(arch)[0] <= 1)
+
+    def _size(self, arch: Architecture) -> tuple[float, int]:
+        cost = self._cost(arch)
+        return max(1.0, self.limits.excess(cost)), cost.flops
+
+    def _cost(self, arch: Architecture) -> NetworkCost:
+        from initio.networks import count
+
+        return count(self.space.network(arch, self.target), self.target)
 
 
 def climb(
@@ -94,12 +146,14 @@ def climb(
 ) -> Architecture:
     """From an accepted architecture to the heaviest accepted neighbour, again and again, until none is heavier."""
     while True:
-        around = [start, *filter(problem.accepts, problem.space.neighbours(start))]
+        around = [start, *problem.space.neighbours(start)]
         weights = list(weigh(around))
-        heaviest = max(range(len(around)), key=weights.__getitem__)
-        if weights[heaviest] <= weights[0]:
+        order = sorted(range(len(around)), key=lambda place: -weights[place])
+        heavier = (around[place] for place in order if weights[place] > weights[0])
+        best = next(filter(problem.accepts, heavier), None)
+        if best is None:
             return start
-        start = around[heaviest]
+        start = best
 
 
 class Search(Protocol):
@@ -107,6 +161,9 @@ class Search(Protocol):
 
     `run` is a pure function of (problem, seed): each row of the trace depends on the seed and the rows before it, so a
     search that gets the rows of an interrupted run goes on where that one stopped, to the same answer.
+
+    Its class may also say `limited = True` (it keeps the problem's limits; the command line refuses limits otherwise)
+    and `by_space = {"darts": {"mu": 2.0}}` (settings that differ from its defaults in some spaces).
     """
 
     name: ClassVar[str]
@@ -123,6 +180,16 @@ class Search(Protocol):
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
     ) -> SearchResult:
         """Searches; `on_row` hears of each new row of the trace."""
+
+
+class Estimator(Search, Protocol):
+    """A search for the architecture with the largest expected objective of the trace T; `Restarts` runs it often."""
+
+    def objective(self, T: np.ndarray) -> np.ndarray:
+        """What is maximised, of each trace; ν, where it is not given, follows from all of them."""
+
+    def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
+        """What these rows alone speak for, limits aside."""
 
 
 def versions() -> Settings:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from initio.networks.supernet import Supernet
 
 PROBES = 50  # random architectures whose mean T is the fixed ν
+STARTS = 50  # random architectures within the limits, where the most probable one is not
 XI = 1.0
 Rows = Sequence[Sequence[float]]
 
@@ -47,7 +48,7 @@ class LiteralNasi:
         mu: weight of the penalty on T above ν.
         nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures;
             or a number.
-        nu_0: where the adaptive ν begins; the paper's is 500 for darts and 1000 for nb1shot1.
+        nu_0: where the adaptive ν begins.
         gates: derivative with respect to the sampled `path` alone, or to `all` options of the one-shot network.
         zero: let the option `none` be drawn; NASI's spaces do not have it.
     """
@@ -61,6 +62,8 @@ class LiteralNasi:
 
     name: ClassVar[str] = "nasi-literal"
     resumes: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
+    by_space: ClassVar[Mapping[str, Mapping[str, float]]] = {"darts": {"mu": 2.0, "nu_0": 500.0}}  # published
 
     @property
     def n_rows(self) -> int:
@@ -146,6 +149,16 @@ class LiteralNasi:
             raise InputError("none of the 50 random architectures has a finite trace: check the data")
         return sum(known) / len(known)
 
+    def objective(self, T: np.ndarray) -> np.ndarray:
+        """log R, R = T − μ max(0, T − ν), not below the smallest log T; ν is what the next step would have."""
+        R = T - self.mu * np.maximum(0, T - self.nu_at(len(T) + 1, T.tolist()))
+        r: np.ndarray = np.log(np.maximum(R, np.min(T)))
+        return r
+
+    def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
+        """The most probable architecture under the α* of these rows."""
+        return relaxed(problem.space).decode(self.alpha(problem, rows)) if len(rows) > self.probes else None
+
     def alpha(self, problem: Problem, rows: Sequence[Settings]) -> list[list[float]]:
         """α* from the rows of a search, one row a categorical of the one-shot network; undrawn options are −inf."""
         decisions = relaxed(problem.space).relaxation
@@ -217,7 +230,8 @@ def best(problem: Problem, alpha: Rows, seed: int) -> Architecture:
     def weight(arch: Architecture) -> float:
         return sum(alpha[categorical][option] for categorical, option in space.active(arch))
 
-    start = problem.draw(Random(f"nasi literal {seed}"))
+    rng = Random(f"nasi literal {seed}")
+    start = problem.first_accepted(sorted((problem.draw(rng) for _ in range(STARTS)), key=weight, reverse=True))
     return climb(problem, start, lambda archs: [weight(arch) for arch in archs])
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import ClassVar
@@ -49,6 +49,8 @@ class Nasi:
 
     name: ClassVar[str] = "nasi"
     resumes: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
+    by_space: ClassVar[Mapping[str, Mapping[str, float]]] = {"darts": {"steps": 150}}  # a minute of one core
 
     @property
     def n_rows(self) -> int:
@@ -98,6 +100,15 @@ class Nasi:
             ),
             versions=versions(),
         )
+
+    def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
+        """The largest prediction from these rows."""
+        archs = [Architecture(problem.space.name, _choices(row)) for row in rows]
+        try:
+            fit = self.fit(problem, archs, [_trace(row) for row in rows])
+        except InputError:
+            return None  # too few rows yet
+        return problem.space.decode(fit.weights(problem))
 
     def _measure(self, problem: Problem, seed: int, step: int) -> Settings:
         """One architecture, one batch, one initialisation, all drawn from (seed, step)."""
@@ -174,8 +185,8 @@ class Fit:
         best = problem.space.decode(self.weights(problem))
         if problem.accepts(best):
             return best
-        feasible = [arch for arch in measured if problem.accepts(arch)]
-        start = feasible[int(np.argmax(self.predict(problem, feasible)))]
+        order = np.argsort(-self.predict(problem, measured), kind="stable")
+        start = problem.first_accepted(measured[place] for place in order)
         return climb(problem, start, lambda archs: self.predict(problem, archs).tolist())
 
     def ties(self, problem: Problem) -> list[str]:

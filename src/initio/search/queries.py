@@ -82,10 +82,18 @@ class Task:
         """A random architecture."""
         return rng.choice(self.pool) if self.pool else self.space.sample(rng)
 
+    def member(self, arch: Architecture) -> Architecture | None:
+        """What may be trained in its place: itself, or its representative in a pool of distinct cells (nb101)."""
+        if self.allows(arch):
+            return arch
+        if not self.pool or not self.space.contains(arch):
+            return None
+        return twin if (twin := self.space.canonical(arch)) in self.members else None
+
     def mutate(self, arch: Architecture, rng: Random) -> Architecture:
         """A random neighbour that may be trained; where the pool has none, a random architecture."""
         for _ in range(DRAWS):
-            if self.allows(child := self.space.mutate(arch, rng)):
+            if (child := self.member(self.space.mutate(arch, rng))) not in (None, arch):
                 return child
         return self.draw(rng)
 

@@ -9,7 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from initio.errors import InputError, did_you_mean
+from initio.kinds import Values, choose, read
 from initio.records import Architecture
+from initio.spaces import Space
+from initio.store import Store
 
 
 @dataclass(frozen=True)
@@ -73,3 +76,33 @@ class Scores:
         index = np.asarray(rows)
         archs = tuple(self.architectures[row] for row in index)
         return Scores.of(archs, {name: values[index] for name, values in self.columns.items()})
+
+
+def read_values(store: Store, space: Space, where: dict[str, str] | None = None) -> tuple[Values, ...]:
+    """All draws of all metrics that a store has of a space; `where` chooses if it has several kinds."""
+    return tuple(read(store, kind) for kind in choose(store.groups(), space.name, where or {}))
+
+
+def count_draws(values: Iterable[Values]) -> int:
+    """How many times every metric was drawn, each with its own weights and batch."""
+    return min((len(v.draws) for v in values if not v.kind.is_cost), default=0)
+
+
+def pool_scores(values: Sequence[Values], space: Space, pool: Sequence[Architecture] = (), *, draw: int = 0) -> Scores:
+    """One draw of all metrics, for the architectures of the pool that were scored, or for all that were.
+
+    A score belongs to all architectures with the same network; a cost (parameters, FLOPs) to the one as written.
+    """
+    scored = frozenset().union(*(v.architectures for v in values if not v.kind.is_cost))
+    pairs = [(arch, space.canonical(arch)) for arch in pool] if pool else [(arch, arch) for arch in sorted(scored)]
+    pairs = [(arch, representative) for arch, representative in pairs if representative in scored]
+    return Scores.of([arch for arch, _ in pairs], {v.kind.metric: _column(v, pairs, draw) for v in values})
+
+
+def _column(values: Values, pairs: Sequence[tuple[Architecture, Architecture]], draw: int) -> np.ndarray:
+    number = 0 if values.kind.is_cost else draw
+    if number >= len(values.draws):
+        raise InputError(f"{values.kind.metric} was drawn {len(values.draws)} times: there is no draw {draw}")
+    chosen = values.draws[number]
+    found = (values.of.get((arch if values.kind.is_cost else same, chosen)) for arch, same in pairs)
+    return np.array([np.nan if value is None else value for value in found])

@@ -1,0 +1,231 @@
+"""`initio bench TABLE --search NAME ...`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from initio.errors import InputError, did_you_mean
+from initio.files import write_text
+
+if TYPE_CHECKING:
+    from initio.bench import Outcome, Setup, Summary
+    from initio.benchmarks.published import Published
+    from initio.search.queries import QuerySearch
+
+BASELINES = ("random", "rea")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Runs searches on a benchmark's published trainings, many seeds under one budget, and compares them.
+
+    A search sees validation accuracies only; the table reports test accuracies of what it chose.
+
+    Args:
+        table: the benchmark: nb201, nb101, nb1shot1-s1, nb301, or the file of a table.
+        search: names of searches, as in `--search hnas robust`; `all` for every one.
+        metric: the metric of searches that take one (hnas, zero-cost), one run for each of several.
+        k: how many architectures are trained, for searches that rank first (eigen-nas, knas, zero-cost).
+        queries: trainings in one run; 20 if neither this nor --seconds is given.
+        seconds: published seconds of training in one run.
+        seeds: how many runs of each search; seed s takes draw s of the scores, each with its own weights and batch.
+        dataset: whose validation accuracy selects (nb201): c10, c100 or in16.
+        epochs: length of a training; by default 12 for nb201, 108 for nb101, 98 for nb301.
+        baselines: run random search and regularised evolution too.
+        store: scores of the architectures; by default those that come with Initio.
+        where: which scores, if the store has several kinds, as in cells=5.
+        data: folder with the benchmark's files; by default that of INITIO_DATA.
+        workers: processes.
+        out: folder for table.md, runs.csv and curves.svg; by default one below `runs`.
+    """
+
+    table: str
+    search: str = "robust"
+    metric: str | None = None
+    k: int | None = None
+    queries: int | None = None
+    seconds: float | None = None
+    seeds: int = 10
+    dataset: str = "c10"
+    epochs: int | None = None
+    baselines: bool = True
+    store: str | None = None
+    where: str | None = None
+    data: str | None = None
+    workers: int = 1
+    out: str | None = None
+
+    SEVERAL: ClassVar[tuple[str, ...]] = ("search", "metric")  # `--search a b` is `--search a,b`
+
+    def run(self) -> None:
+        """Prints the comparison and writes it with the runs and a picture of their curves."""
+        from initio.bench import run_all, summarise
+        from initio.report.curves import save_curves
+
+        if self.seeds < 1:
+            raise InputError(f"--seeds must be at least 1, not {self.seeds}")
+        setup, searches = self.setup(), self.searches()
+        folder = Path(self.out or Path("runs") / self._stem())
+        setup.scores(0)
+        folder.mkdir(parents=True, exist_ok=True)
+        journal = folder / "unfinished.jsonl"
+        progress = Progress(len(searches) * self.seeds)
+        outcomes = run_all(
+            setup, searches, range(self.seeds), workers=self.workers, journal=journal, on_outcome=progress.step
+        )
+        progress.close()
+        rows = summarise(outcomes)
+        text = "\n".join([self._title(setup), "", *markdown(rows, self.published(searches))])
+        write_text(folder / "table.md", text + "\n")
+        write_text(folder / "runs.csv", runs_csv(outcomes))
+        save_curves(outcomes, folder / "curves.svg", self._title(setup))
+        journal.unlink(missing_ok=True)
+        print(text)
+        print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")
+
+    def setup(self) -> Setup:
+        """What the options say about all runs."""
+        from initio.bench import Setup
+        from initio.cli.correlate import where_clause
+        from initio.search.queries import Budget
+
+        queries = 20 if self.queries is None and self.seconds is None else self.queries
+        where = tuple(sorted(where_clause(self.where).items()))
+        return Setup(self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where)
+
+    def searches(self) -> dict[str, QuerySearch]:
+        """The searches by the label of their row."""
+        from initio.search import QUERY_SEARCHES
+
+        names = [name.strip() for name in self.search.split(",") if name.strip()]
+        if names == ["all"]:
+            names = list(QUERY_SEARCHES)
+        if not names:
+            raise InputError(f"--search needs a name: {', '.join(QUERY_SEARCHES)}")
+        if self.baselines:
+            names += [name for name in BASELINES if name not in names]
+        metrics = [name.strip() for name in self.metric.split(",")] if self.metric else [None]
+        used: set[str] = set()
+        made: dict[str, QuerySearch] = {}
+        for name in names:
+            if name not in QUERY_SEARCHES:
+                raise InputError(f"there is no search {name!r} on evaluations: {did_you_mean(name, [*QUERY_SEARCHES])}")
+            for metric in metrics:
+                options = self._options(QUERY_SEARCHES[name], metric)
+                used |= options.keys()
+                label = ", ".join([name, *(str(v) if o == "metric" else f"{o} = {v}" for o, v in options.items())])
+                made[label] = QUERY_SEARCHES[name](**options)
+        for option in ("metric", "k"):
+            if getattr(self, option) is not None and option not in used:
+                raise InputError(f"--{option} is not an option of {', '.join(names)}")
+        return made
+
+    def _options(self, search: type[QuerySearch], metric: str | None) -> dict[str, Any]:
+        has = {field.name for field in fields(search)}  # type: ignore[arg-type]
+        given = {"metric": metric, "k": self.k}
+        return {name: value for name, value in given.items() if value is not None and name in has}
+
+    def published(self, searches: dict[str, QuerySearch]) -> list[Published]:
+        """What papers report for the same."""
+        from initio.benchmarks.published import PUBLISHED
+
+        found = []
+        for search in searches.values():
+            for detail in (str(getattr(search, "metric", "")), str(getattr(search, "k", "")), ""):
+                if row := PUBLISHED.get((self.table, search.name, detail)):
+                    found.append(row)
+                    break
+        return list(dict.fromkeys(found))
+
+    def _stem(self) -> str:
+        budget = [f"{self.queries or ''}"] if self.seconds is None else [f"{self.seconds:g}s"]
+        parts = [Path(self.table).stem, self.dataset, self.search, self.metric or "", f"{self.k or ''}", *budget]
+        name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
+        return name.replace(",", "-").replace(" ", "")
+
+    def _title(self, setup: Setup) -> str:
+        budget, draws = setup.budget, setup.draws
+        parts = [
+            f"{budget.queries} queries" if budget.queries else "",
+            f"{budget.seconds:,.0f} s" if budget.seconds else "",
+        ]
+        scores = f"{draws} draws of the scores" if draws else "no scores"
+        epochs = setup.open().validation.default_epochs
+        return (
+            f"{self.table}, selected by {epochs}-epoch validation on {self.dataset}, "
+            f"{' and '.join(filter(None, parts))}, {self.seeds} seeds, {scores}"
+        )
+
+
+def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[str]:
+    """The comparison as a table that reads well in a terminal too."""
+    columns = list(rows[0].report)
+    head = ["search", *(f"test {c}" for c in columns), "validation", "regret", "in top 2", "queries", "found at"]
+    table = [[*head, "published s", "our s"]]
+    for r in rows:
+        cells = [r.search, *(_pm(*r.report[c]) for c in columns), _pm(*r.validation), _or_dash(r.regret, ".3f")]
+        top = "-" if r.in_top_two is None else f"{r.in_top_two}/{r.seeds}"
+        cells += [top, f"{r.queries:.1f}", f"{r.found_at:g}"]
+        table.append([*cells, f"{r.published_seconds:,.0f}", f"{r.seconds:.2f}"])
+    for p in published:
+        values = [_pm(*value) for value in p.values][: len(columns)]
+        values += [""] * (len(columns) - len(values))
+        table.append([f"published: {p.label} ({p.source})", *values, "", "", "", "", "", "", ""])
+    widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in table
+    ]
+    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+
+
+def _pm(mean: float, deviation: float | None) -> str:
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f}±{deviation:.2f}"
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def runs_csv(outcomes: Sequence[Outcome]) -> str:
+    """One line a run."""
+    text = io.StringIO()
+    columns = list(outcomes[0].report)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["search", "seed", "architecture", *columns, "validation", "regret", "rank", "queries", "found_at", "seconds"]
+    )
+    for o in outcomes:
+        numbers = (o.validation, o.regret, o.rank, o.queries, o.found_at, o.published_seconds)
+        reported = (o.report.get(column, "") for column in columns)
+        writer.writerow([o.search, o.seed, " ".join(map(str, o.choices)), *reported, *numbers])
+    return text.getvalue()
+
+
+class Progress:
+    """One line on stderr: runs done, time left, the last answer."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.start, self.shown = total, 0, time.monotonic(), 0.0
+        self.terminal = sys.stderr.isatty()
+
+    def step(self, outcome: Outcome) -> None:
+        """Counts a run."""
+        self.done += 1
+        now = time.monotonic()
+        if self.terminal or now - self.shown > 10:
+            self.shown = now
+            left = (now - self.start) / self.done * (self.total - self.done)
+            line = f"run {self.done} of {self.total}, {left:.0f} s left; {outcome.search}: {outcome.validation:.2f}"
+            print(f"\r{line:<78}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr)
+
+    def close(self) -> None:
+        """Leaves the terminal clean."""
+        if self.terminal:
+            print(file=sys.stderr)

@@ -1,0 +1,158 @@
+"""Who answers a search's queries by real training: `Training`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from initio.data import Data, Noise
+from initio.errors import InputError
+from initio.files import write_text
+from initio.networks import GraphModule
+from initio.records import Architecture, Observation, Query
+from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.training.fit import Examples, Fitted, OnNote, OnProgress, fit
+from initio.training.settings import TrainingSettings
+
+FORMAT = 1  # of the files; a change of what a training computes changes it too
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A function from a query to an observation: trains the architecture and measures its validation accuracy.
+
+    The value depends on (space, data, network, settings, seed, query) alone, whatever was trained before. With a
+    folder, a training that was interrupted goes on from its last epoch, and one that was finished is never repeated.
+    Architectures with the same representative (`Space.canonical`) are one network, hence one training.
+
+    Args:
+        space: of the architectures that will be asked for.
+        data: what to learn; noise is refused. A seeded share of each class is held out for validation.
+        network: the size of the networks; shape and classes are the data's.
+        settings: how to train.
+        seed: of the split, the weights, the order of samples and augmentation.
+        folder: where checkpoints and answers live; None keeps nothing.
+        on_progress: hears of each update.
+        on_note: hears a sentence when a checkpoint is not usable and when a training diverges.
+    """
+
+    space: Space
+    data: Data = field(repr=False)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    settings: TrainingSettings = field(default_factory=TrainingSettings)
+    seed: int = 0
+    folder: Path | None = None
+    on_progress: OnProgress | None = field(default=None, repr=False)
+    on_note: OnNote | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, Noise):
+            raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
+        network = replace(self.network, classes=self.data.classes, shape=self.data.shape)
+        if isinstance(self.space, GraphSpace):
+            network = self.space.resolve(network)
+        object.__setattr__(self, "network", network)
+
+    @cached_property
+    def examples(self) -> Examples:
+        """The data in memory, read when it is first needed."""
+        assert not isinstance(self.data, Noise)
+        return Examples.of(self.data, self.settings, self.seed)
+
+    def __call__(self, query: Query) -> Observation:
+        """Trains, or goes on, or remembers."""
+        fitted = self.fit(query)
+        return Observation(fitted.accuracy, fitted.seconds)
+
+    def fit(self, query: Query) -> Fitted:
+        """The same with all that is known of the training."""
+        arch = self._representative(self.space.check(query.architecture))
+        settings = self.settings if query.epochs is None else replace(self.settings, epochs=query.epochs)
+        identity = self._identity(arch, settings)
+        stem = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        if self.folder is None:
+            return self._train(arch, settings, identity, None)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        answer, checkpoint = self.folder / f"{stem}.json", self.folder / f"{stem}.checkpoint"
+        if (known := read_answer(answer, identity)) is None:
+            known = self._train(arch, settings, identity, checkpoint)
+            write_answer(answer, identity, known)
+        checkpoint.unlink(missing_ok=True)
+        return known
+
+    def build(self, arch: Architecture) -> nn.Module:
+        """The network of an architecture, as every training of it begins."""
+        home = self.space if arch.space == self.space.name else get_space(arch.space)
+        network = home.build(arch, self.network, seed=self.seed)
+        return network.to(memory_format=torch.channels_last) if _may_be_channels_last(network) else network  # type: ignore[call-overload]
+
+    def _train(self, arch: Architecture, settings: TrainingSettings, identity: str, checkpoint: Path | None) -> Fitted:
+        return fit(
+            self.build(arch),
+            self.examples,
+            settings,
+            seed=self.seed,
+            checkpoint=checkpoint,
+            identity=identity,
+            on_progress=self.on_progress,
+            on_note=self.on_note,
+        )
+
+    def _representative(self, arch: Architecture) -> Architecture:
+        """What is trained; representatives are equal to their architecture only where dead operations are pruned."""
+        return self.space.canonical(arch) if self.network.prune else arch
+
+    def _identity(self, arch: Architecture, settings: TrainingSettings) -> str:
+        """All that decides the weights, as JSON."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "space": arch.space,
+                "choices": arch.choices,
+                "network": asdict(self.network),
+                "settings": asdict(settings),
+                "seed": self.seed,
+                "data": self.examples.fingerprint,
+                "torch": version("torch"),
+            }
+        )
+
+
+def _may_be_channels_last(network: nn.Module) -> bool:
+    """Channels last is faster, up to 1.8 times; your own modules might `view` and are left as they are.
+
+    Torch 2.13 can write out of bounds in the backward pass of 1x1 convolutions with a stride and few channels.
+    """
+    return isinstance(network, GraphModule) and not any(
+        isinstance(module, nn.Conv2d) and max(module.stride) > 1 and max(module.kernel_size) == 1
+        for module in network.modules()
+    )
+
+
+# --- answers on disk ----------------------------------------------------------------------------------------------
+
+
+def write_answer(path: Path, identity: str, fitted: Fitted) -> None:
+    """A finished training as a small JSON document."""
+    document = {"initio": "training", **asdict(fitted), "training": json.loads(identity)}
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def read_answer(path: Path, identity: str) -> Fitted | None:
+    """The answer, None if there is none, or none that can be trusted."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["training"] != json.loads(identity):
+            return None
+        fitted = Fitted(float(document["accuracy"]), float(document["seconds"]), str(document["diverged"]))
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return fitted if 0 <= fitted.accuracy <= 100 and 0 <= fitted.seconds < math.inf else None

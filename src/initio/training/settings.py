@@ -1,0 +1,84 @@
+"""How to train: the settings of a training, and networks that are small enough to train often."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from initio.data.draw import whole
+from initio.errors import InputError
+from initio.spaces import NetworkSettings, Space
+
+Augment = Literal["auto", "crop-flip", "crop", "none"]
+AUGMENTS = ("auto", "crop-flip", "crop", "none")
+
+# channels and cells of a network whose epoch takes seconds; a space that is not listed has its published size
+SMALL = {"nb201": (8, 1), "nb101": (16, 1), "nb1shot1": (16, 1), "darts": (4, 5), "mlp": (128, 1)}
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """SGD with Nesterov momentum on the cross-entropy, the learning rate falling to zero as a cosine.
+
+    The defaults for momentum, weight decay and the learning rate are those of NAS-Bench-201's trainings.
+
+    Args:
+        epochs: passes over the training part; a query may ask for another number.
+        batch_size: inputs in an update.
+        lr: the learning rate of the first update.
+        momentum: Nesterov's, 0 for none.
+        weight_decay: λ of the penalty λ/2 ‖θ‖², on all parameters.
+        clip: the largest norm that a gradient keeps; None keeps any.
+        augment: random crops and flips of the training images; `auto` has both for colour images of at least 16
+            pixels, crops for grey ones (a mirrored digit or letter is another one), and none for all else.
+        validation: share of the data that is held out to measure accuracy, the same of each class.
+        samples: use about so many samples of the data, the same share of each class; None uses all.
+        auxiliary: weight of the auxiliary head's loss, where the network has one.
+    """
+
+    epochs: int = 3
+    batch_size: int = 64
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    clip: float | None = 5.0
+    augment: Augment = "auto"
+    validation: float = 0.3
+    samples: int | None = None
+    auxiliary: float = 0.4
+
+    def __post_init__(self) -> None:
+        whole(self.epochs, "number of epochs", 1)
+        whole(self.batch_size, "batch size", 2)  # batch norm needs two inputs
+        if self.samples is not None:
+            whole(self.samples, "number of samples", 2)
+        _between("learning rate", self.lr, 0, math.inf, open_left=True)
+        _between("momentum", self.momentum, 0, 1)
+        _between("weight decay", self.weight_decay, 0, math.inf)
+        _between("validation share", self.validation, 0, 1, open_left=True)
+        _between("weight of the auxiliary loss", self.auxiliary, 0, math.inf)
+        if self.clip is not None:
+            _between("largest norm of a gradient", self.clip, 0, math.inf, open_left=True)
+        if self.augment not in AUGMENTS:
+            raise InputError(f"augment must be one of {', '.join(AUGMENTS)}, not {self.augment!r}")
+
+
+def _between(name: str, value: object, low: float, high: float, *, open_left: bool = False) -> None:
+    """Refuses what is not a number in [low, high), or in (low, high)."""
+    number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else value
+    if not low <= number < high or (open_left and number == low):
+        start = "above" if open_left else "at least"
+        end = "" if high == math.inf else f" and below {high}"
+        raise InputError(f"the {name} must be a number {start} {low}{end}, not {value!r}")
+
+
+def small_network(space: Space, *, channels: int | None = None, cells: int | None = None) -> NetworkSettings:
+    """Settings of a network that trains in seconds, where no others are given.
+
+    >>> from initio.spaces import get_space
+    >>> small_network(get_space("nb201"), cells=2).channels
+    8
+    """
+    thin, few = SMALL.get(space.name.split("-")[0], (None, None))
+    return NetworkSettings(channels=channels or thin, cells=cells or few)
