@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import look_at_a_space, own_space, train_on_digits
+from examples import look_at_a_space, own_space, search_with_training, train_on_digits
 
 
 def test_look_at_a_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,6 +22,14 @@ def test_train_on_digits() -> None:
     assert train_on_digits.main(epochs=2) > 0.5  # chance is 0.1
 
 
+def test_search_with_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = search_with_training.main(tmp_path)
+    assert result.cost.queries == 4
+    first = capsys.readouterr().out
+    search_with_training.main(tmp_path)
+    assert capsys.readouterr().out == first  # times included: nothing was trained again
+
+
 def test_every_example_is_run_here() -> None:
     examples = {path.stem for path in (Path(__file__).parent.parent / "examples").glob("*.py")}
-    assert examples == {"look_at_a_space", "own_space", "train_on_digits"}
+    assert examples == {"look_at_a_space", "own_space", "search_with_training", "train_on_digits"}

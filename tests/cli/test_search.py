@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: st
         (["nb201", "--max-latency", "0ms"], "--max-latency: expected a time such as 20ms"),
         (
             ["nb201", "--max-latency", "1us"],
-            "a forward pass here, not at most 0.001 ms a forward pass: raise the limit",
+            "a forward pass here, not at most 0.001 ms a forward pass",
         ),
         (["nb201", "--restarts", "0"], "restarts must be at least 1, not 0"),
         (["--restarts", "many"], "--restarts: expected a value of type int, got many"),
@@ -116,9 +117,10 @@ def test_restarts_are_reported_and_shown(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["show", str(run)]) == 0
     shown = capsys.readouterr().out
     assert "of 3 restarts chose it" in shown
-    assert shown.count(" of 3  ") == 6  # a line for each choice of the cell
+    assert len(re.findall(r"^.*: (?:nor_conv|skip|avg_pool).* [123] of 3$", shown, flags=re.MULTILINE)) == 6
     assert main(["show", str(run), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["agreeing"]) == 6
+    facts = json.loads(capsys.readouterr().out)
+    assert sum(str(value).endswith(" of 3") for value in facts.values()) == 6
 
 
 def test_one_restart_is_the_plain_search(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_a_latency_limit_is_kept_recorded_and_used_again(tmp_path: Path, capsys:
 def test_the_literal_estimator_has_the_published_settings_of_its_space(
     argv: list[str], expected: dict[str, float], tmp_path: Path
 ) -> None:
-    small = [*SMALL, "--cells", "3", "--steps", "1", "--estimator", "literal"]
+    small = [*SMALL, "--cells", "3", "--channels", "8", "--steps", "1", "--estimator", "literal"]
     assert main(["search", *argv, *small, "--out", str(tmp_path / "run")]) == 0
     used = dict(Run(tmp_path / "run").result().settings)
     assert {name: used[name] for name in expected} == expected

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from initio.errors import InputError, did_you_mean
@@ -225,8 +226,8 @@ def _guilty_config(made: ArgumentParser, tokens: list[str], message: str) -> str
 
 def _configs(tokens: list[str]) -> list[str]:
     """The files that --config names."""
-    following = zip(tokens, [*tokens[1:], ""], strict=True)
-    return [a.partition("=")[2] or b for a, b in following if a == "--config" or a.startswith("--config=")]
+    pairs = pairwise([*tokens, ""])
+    return [a.partition("=")[2] or b for a, b in pairs if a == "--config" or a.startswith("--config=")]
 
 
 def _hyphens(text: str) -> str:

@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from initio.errors import InputError
 from initio.files import read_text
@@ -15,9 +14,6 @@ from initio.runs import Loaded, Run, load
 from initio.spaces import Genotype, NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
 from initio.spaces.darts import DARTS
-
-if TYPE_CHECKING:
-    from initio.search.restarts import Stability
 
 
 @dataclass(frozen=True)
@@ -46,22 +42,18 @@ class Show:
         cells, facts = _describe(shown)
         if self.cost:
             facts |= _cost(shown)
-        stable = read_stability(self.architecture)
-        if stable:
-            facts["stability"] = str(stable)
+        facts |= _stability(self.architecture)
         if self.out:
             save_picture(cells, Path(self.out))
             facts["picture"] = self.out
         if self.json:
-            print(json.dumps(facts | ({"agreeing": dict(stable.agreeing)} if stable else {}), indent=2))
+            print(json.dumps(facts, indent=2))
             return
         print(draw_text(cells, width=shutil.get_terminal_size((100, 24)).columns))
         print()
         width = max(map(len, facts))
         for name, value in facts.items():
             print(f"{name:<{width}}  {value}")
-        for choice, count in stable.agreeing if stable else ():
-            print(f"{'':<{width}}  {count} of {stable.restarts}  {choice}")
 
 
 def read_architecture(text: str) -> Architecture | Genotype:
@@ -84,18 +76,6 @@ def read_architecture(text: str) -> Architecture | Genotype:
         raise InputError(f"{str(path)!r}: {error}") from None
 
 
-def read_stability(text: str) -> Stability | None:
-    """How often the choices of a run folder's restarts came out; None for anything else."""
-    if not _is_folder(text):
-        return None
-    result = Run.open(Path(text)).result()
-    if "restarts" not in dict(result.settings):
-        return None
-    from initio.search.restarts import stability
-
-    return stability(result)
-
-
 def _is_folder(text: str) -> bool:
     try:
         return bool(text) and Path(text).is_dir()
@@ -113,6 +93,19 @@ def _describe(shown: Architecture | Genotype) -> tuple[tuple[Cell, ...], dict[st
     if not space.connected(shown):
         facts["warning"] = "no path connects the input with the output"
     return space.cells(shown), facts
+
+
+def _stability(text: str) -> dict[str, object]:
+    """How often each choice of a run with restarts came out; nothing for anything else."""
+    result = Run.open(Path(text)).result() if _is_folder(text) else None
+    if result is None or "restarts" not in dict(result.settings):
+        return {}
+    from initio.search.restarts import stability  # needs torch
+
+    found = stability(result)
+    assert found is not None
+    choices = {choice: f"{count} of {found.restarts}" for choice, count in found.agreeing}
+    return {"restarts": str(found)} | choices
 
 
 def _cost(shown: Architecture | Genotype) -> dict[str, object]:

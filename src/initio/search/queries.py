@@ -86,14 +86,23 @@ class Task:
         """What may be trained in its place: itself, or its representative in a pool of distinct cells (nb101)."""
         if self.allows(arch):
             return arch
-        if not self.pool or not self.space.contains(arch):
+        if not self.pool:
             return None
-        return twin if (twin := self.space.canonical(arch)) in self.members else None
+        if arch not in self._twins:
+            twin = self.space.canonical(arch) if self.space.contains(arch) else None
+            self._twins[arch] = twin if twin in self.members else None
+        return self._twins[arch]
+
+    @cached_property
+    def _twins(self) -> dict[Architecture, Architecture | None]:
+        """Answers of `member`: a search looks around the same few cells again and again."""
+        return {}
 
     def mutate(self, arch: Architecture, rng: Random) -> Architecture:
         """A random neighbour that may be trained; where the pool has none, a random architecture."""
         for _ in range(DRAWS):
-            if (child := self.member(self.space.mutate(arch, rng))) not in (None, arch):
+            child = self.member(self.space.mutate(arch, rng))
+            if child is not None and child != arch:
                 return child
         return self.draw(rng)
 
@@ -142,7 +151,7 @@ def run_queries(
     on_row: OnRow | None = None,
 ) -> SearchResult:
     """Runs a search to the end of its budget; `rows` are an interrupted run's, `on_row` hears of each new one."""
-    start, ledger, trace = time.perf_counter(), Ledger(), list(rows)
+    start, ledger, trace = time.perf_counter(), Ledger(), list[Settings]()
     recorded = {_query(task.space, row): _observation(row) for row in rows}
     proposals, answer, repeats = search.propose(task, seed), None, 0
     choice: Architecture | None = None
@@ -165,11 +174,9 @@ def run_queries(
         if task.budget.seconds is not None and ledger.seconds + answer.seconds > task.budget.seconds:
             break  # this training would not have ended in time
         ledger.add(query, answer)
-        if new:
-            row = _row(len(ledger.answers), task.space, query, answer, ledger)
-            trace.append(row)
-            if on_row:
-                on_row(row)
+        trace.append(_row(len(ledger.answers), task.space, query, answer, ledger))
+        if new and on_row:
+            on_row(trace[-1])
     proposals.close()
     if ledger.best is None:
         raise InputError("nothing was trained: the budget is smaller than one training")
@@ -203,10 +210,10 @@ def _row(number: int, space: Space, query: Query, answer: Observation, ledger: L
         architecture=space.format(query.architecture),
         choices=" ".join(map(str, query.architecture.choices)),
         epochs=query.epochs,
-        value=answer.value,
-        seconds=answer.seconds,
+        value=float(answer.value),
+        seconds=float(answer.seconds),
         total_seconds=ledger.seconds,
-        best=ledger.answers[best].value,
+        best=float(ledger.answers[best].value),
     )
 
 

@@ -73,7 +73,7 @@ class Scores:
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> Scores:
         """Only these rows, in this order."""
-        index = np.asarray(rows)
+        index = np.asarray(rows) if len(rows) else np.empty(0, dtype=int)
         archs = tuple(self.architectures[row] for row in index)
         return Scores.of(archs, {name: values[index] for name, values in self.columns.items()})
 

@@ -118,7 +118,7 @@ def test_a_converted_table_is_a_benchmark(tmp_path: Path) -> None:
         ({3: "input,conv9x9,output"}, "its operations do not fit its matrix"),
         ({3: None}, "is not one of NAS-Bench-101"),
         ({4: "?"}, "is not one of NAS-Bench-101"),
-        ({4: ""}, "its message lacks field 1"),
+        ({4: ""}, "its message lacks field 2"),
         ({4: "CgU="}, "its message is cut"),
         ({4: "Ew=="}, "unknown kind 3"),
     ],
@@ -140,7 +140,7 @@ def test_values_that_are_no_numbers(tmp_path: Path) -> None:
     path.write_bytes(framed(record101(cells101(1)[0], 108, float("nan"), 0.9, 1.0, 1000)))
     with pytest.raises(InputError, match="an accuracy or a time is not a number"):
         nb101_arrays(path)
-    for record in (b"{}", b"[1, 2]", b"\xff", b"[" * 50_000):
+    for record in (b"{}", b"[1, 2]", b"\xff", b"[" * 5_000):
         path.write_bytes(framed(record))
         with pytest.raises(InputError, match="record 0 of .* is not one of NAS-Bench-101"):
             nb101_arrays(path)

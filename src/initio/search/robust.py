@@ -1,0 +1,249 @@
+"""The robust hybrid: metrics say where to look, a few trainings say which of them to trust, and the best is exploited.
+
+1. All metrics of the pool become one prior mean (`prior.py`): ranks only, redundancy and wrong signs taken care of.
+2. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from that mean. Its slope, the
+   weights of the metrics, the kernel and the noise are averaged by their evidence, so that metrics which turn out to be
+   useless lose their influence.
+3. The first trainings spread over the top of the prior; then the largest expected improvement and a slightly
+   optimistic mean choose in turn.
+
+Without scores the prior is flat and the same process searches by the architecture alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+import numpy as np
+
+from initio.errors import InputError
+from initio.records import Architecture, Query
+from initio.search.encoding import WAYS, Encoder
+from initio.search.gaussian_process import (
+    FULL_GRID,
+    Model,
+    Points,
+    Posterior,
+    expected_improvement,
+    fit,
+    gaussianised,
+    grid,
+)
+from initio.search.prior import Prior, combine
+from initio.search.queries import Proposals, Task
+from initio.search.scores import Scores
+
+MIXTURES = np.vstack([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))])  # all ways together, and each alone
+PAIRS = 2000  # random pairs that give the mean distance
+ENUMERATED = 20_000  # a space without a pool is listed up to this size, sampled beyond
+
+
+@dataclass(frozen=True)
+class Robust:
+    """Gaussian process on architectures with a prior mean from metrics.
+
+    Args:
+        start: trainings that spread over the top of the prior, at most a third of the budget.
+        top: share of the pool that counts as its top.
+        candidates: architectures that are compared at each step: the best by the prior, a tenth at random, and the
+            neighbours of the best trained ones.
+        optimism: standard deviations above the mean, every second step.
+    """
+
+    start: int = 4
+    top: float = 0.02
+    candidates: int = 1500
+    optimism: float = 0.3
+
+    name: ClassVar[str] = "robust"
+
+    def __post_init__(self) -> None:
+        if self.start < 1:
+            raise InputError(f"start must be at least 1, not {self.start}")
+        if not 0 < self.top <= 1:
+            raise InputError(f"top must be a share in (0, 1], not {self.top}")
+        if self.candidates < 10:
+            raise InputError(f"candidates must be at least 10, not {self.candidates}")
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """See the file's first lines."""
+        pool = Pool(task, seed)
+        values: list[float] = []
+        seen: list[int] = []
+        first = self.start if task.budget.queries is None else max(1, min(self.start, task.budget.queries // 3))
+        learner = Learner(pool)
+        while len(seen) < len(pool) or pool.grows:
+            rng = Random(f"robust {seed} {len(seen)}")
+            if len(seen) < first:
+                chosen = self._spread(pool, learner, seen, rng)
+            else:
+                chosen = self._exploit(pool, learner, seen, values, rng)
+            if chosen is None:
+                return
+            observation = yield Query(pool.archs[chosen])
+            seen.append(chosen)
+            values.append(observation.value)
+
+    def _spread(self, pool: Pool, learner: Learner, seen: list[int], rng: Random) -> int | None:
+        """The best by the prior, then from its top what is most different from what was seen."""
+        unseen = pool.best(len(pool), seen, rng)
+        if not seen or not unseen:
+            return unseen[0] if unseen else None
+        size = max(round(self.top * len(pool)), 10 * self.start)
+        top = unseen[: min(size, self.candidates)]
+        nearest = learner.distances(top, seen)[0].min(axis=1)
+        return top[int(np.argmax(nearest))]
+
+    def _exploit(self, pool: Pool, learner: Learner, seen: list[int], values: list[float], rng: Random) -> int | None:
+        y = gaussianised(np.array(values)) if len(values) > 1 else np.zeros(1)
+        posterior = learner.learn(seen, y)
+        order = sorted(range(len(seen)), key=lambda k: -values[k])
+        around = pool.neighbours([seen[k] for k in order[:3]], self.candidates // 3, rng)
+        weighed = learner.weighed(posterior)
+        found = dict.fromkeys([*around, *pool.best(self.candidates, seen, rng, weighed)])
+        found |= dict.fromkeys(rng.sample(range(len(pool)), min(self.candidates // 10, len(pool))))
+        candidates = sorted(found.keys() - set(seen))
+        if not candidates:
+            return None
+        mean, sd = learner.predict(posterior, candidates, seen)
+        if len(seen) % 2:
+            score = mean + self.optimism * sd
+        else:
+            score = expected_improvement(mean, sd, float(y.max()))
+        return candidates[int(np.argmax(score))]
+
+
+class Pool:
+    """The architectures that may be chosen, by number, with their prior. Without a given pool it grows."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self.task, self.grows = task, False
+        if task.pool:
+            self.archs = list(task.pool)
+        elif task.scores is not None and len(task.scores):
+            self.archs = list(task.scores.architectures)
+        else:
+            self.archs = _drawn(task, Random(f"robust pool {seed}"))
+        self.grows = not task.pool
+        self.number = {arch: k for k, arch in enumerate(self.archs)}
+        self.prior = _prior(task.scores, self.archs)
+        self._classes: dict[int, int] = {}
+        self._names: dict[Architecture, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.archs)
+
+    def best(self, count: int, seen: Sequence[int], rng: Random, mean: np.ndarray | None = None) -> list[int]:
+        """The numbers of the best by `mean` (by default the prior's), ties at random, without those that were seen."""
+        mean = self.prior.mean if mean is None else mean
+        ties = np.random.default_rng(rng.getrandbits(64)).random(len(mean))
+        order = np.lexsort((ties, -mean))
+        out = np.setdiff1d(order, np.array(seen, dtype=np.intp), assume_unique=True)
+        return [int(k) for k in out[:count]]
+
+    def neighbours(self, centres: Sequence[int], count: int, rng: Random) -> list[int]:
+        """Up to `count` of the architectures of the pool that differ from a centre in one decision."""
+        around = itertools.chain.from_iterable(self.task.space.neighbours(self.archs[k]) for k in centres)
+        found = list(dict.fromkeys(around))
+        if self.grows:
+            rng.shuffle(found)
+            self._add([arch for arch in found[:count] if arch not in self.number])
+        return [self.number[arch] for arch in found if arch in self.number][:count]
+
+    def _add(self, archs: Sequence[Architecture]) -> None:
+        for arch in archs:
+            self.number[arch] = len(self.archs)
+            self.archs.append(arch)
+        n, J = len(archs), self.prior.columns.shape[1]
+        self.prior = Prior(
+            np.concatenate([self.prior.mean, np.zeros(n)]), np.concatenate([self.prior.columns, np.zeros((n, J))])
+        )
+
+    def classes(self, numbers: Sequence[int]) -> np.ndarray:
+        """For each architecture the number of its class of isomorphic ones."""
+        for k in numbers:
+            if k not in self._classes:
+                representative = self.task.space.canonical(self.archs[k])
+                self._classes[k] = self._names.setdefault(representative, len(self._names))
+        return np.array([self._classes[k] for k in numbers], dtype=np.intp)
+
+
+class Learner:
+    """The Gaussian process over the pool's numbers."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.encoder = pool, Encoder(pool.task.space)
+        self.models: tuple[Model, ...] = grid(len(MIXTURES), pool.prior.columns.shape[1])
+        self._units: np.ndarray | None = None
+
+    def distances(self, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
+        """(mixtures, |a|, |b|), in units of the mean distance of two architectures of the pool's top."""
+        rows = [self.encoder.rows([self.pool.archs[k] for k in numbers]) for numbers in (a, b)]
+        if self._units is None:
+            self._units = self._mean_distances()
+        D = self.encoder.distances(*rows) / self._units[:, None, None]
+        return np.tensordot(MIXTURES, D, axes=1)
+
+    def _mean_distances(self) -> np.ndarray:
+        rng = Random("units")
+        some = self.pool.best(PAIRS // 4, (), rng)
+        some = rng.sample(some, min(len(some), 100))
+        rows = self.encoder.rows([self.pool.archs[k] for k in some])
+        means = self.encoder.distances(rows, rows).mean(axis=(1, 2))
+        return np.where(means > 0, means, 1.0)
+
+    def points(self, numbers: Sequence[int]) -> Points:
+        """What is known of them."""
+        prior = self.pool.prior
+        index = np.array(numbers, dtype=np.intp)
+        return Points(prior.mean[index], prior.columns[index], self.pool.classes(numbers))
+
+    def learn(self, seen: Sequence[int], y: np.ndarray) -> Posterior:
+        """The posterior; from a certain number of observations on only by models that were not hopeless then."""
+        posterior = fit(self.models, self.points(seen), self.distances(seen, seen), y)
+        if len(seen) >= FULL_GRID:
+            self.models = posterior.models
+        return posterior
+
+    def predict(
+        self, posterior: Posterior, numbers: Sequence[int], seen: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each."""
+        return posterior.predict(self.points(numbers), self.distances(numbers, seen))
+
+    def weighed(self, posterior: Posterior) -> np.ndarray:
+        """The part of the mean that comes from the metrics, for the whole pool, by today's weights."""
+        prior = self.pool.prior
+        out = np.zeros(len(prior.mean))
+        for model, weight, solved in zip(posterior.models, posterior.weights, posterior.solved, strict=True):
+            out += weight * model.slope * prior.mean
+            if model.trust:
+                out += weight * model.trust**2 * (prior.columns @ (posterior.points.columns.T @ solved))
+        return out if np.ptp(out) > 0 else prior.mean
+
+
+def _drawn(task: Task, rng: Random) -> list[Architecture]:
+    """The whole space if it is small, else different random architectures."""
+    space, limit = task.space, ENUMERATED
+    size = 1
+    for decision in space.decisions:
+        size *= len(decision)
+    if size <= limit:
+        return list(space.architectures())
+    drawn = (space.sample(rng) for _ in range(2000))
+    return list(dict.fromkeys(drawn))
+
+
+def _prior(scores: Scores | None, archs: Sequence[Architecture]) -> Prior:
+    if scores is None or not len(scores) or not scores.metrics:
+        return Prior(np.zeros(len(archs)), np.zeros((len(archs), 0)))
+    from initio.metrics import METRICS
+
+    index = np.array([scores.rows.get(arch, -1) for arch in archs], dtype=np.intp)
+    values = {name: np.where(index >= 0, scores[name][index], np.nan) for name in scores.metrics}
+    signs = {name: 1 if METRICS[name].higher_is_better else -1 for name in scores.metrics if name in METRICS}
+    return combine(values, signs, len(archs))
