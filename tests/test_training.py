@@ -110,6 +110,30 @@ def test_sgd_is_that_of_the_formula() -> None:
     assert fitted.accuracy == pytest.approx(100 * right.double().mean().item())
 
 
+class Recorder(nn.Linear):
+    """Remembers what it learned from."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            RECORDED.append(x[:, 0].int().tolist())
+        return super().forward(x)
+
+
+RECORDED: list[list[int]] = []
+
+
+def test_every_epoch_sees_all_samples_in_an_order_of_its_own() -> None:
+    RECORDED.clear()
+    data = Dataset("numbers", np.arange(100, dtype=np.float32)[:, None], np.arange(100) % 2, classes=2)
+    space = initio.space("recorder", lambda width: Recorder(1, 2), width=[1])
+    trainer = Training(space, data, settings=TrainingSettings(epochs=2, batch_size=32, lr=1e-6))
+    trainer(Query(space.architecture(0)))
+    assert [len(batch) for batch in RECORDED] == [24, 23, 23] * 2
+    first, second = (sum(RECORDED[start : start + 3], []) for start in (0, 3))
+    assert sorted(first) == sorted(second) == trainer.examples.x[:, 0].int().tolist()
+    assert first != second
+
+
 def test_networks_of_every_kind_train(digits: Dataset) -> None:
     for name in ("nb101", "nb1shot1-s1", "darts"):
         space = get_space(name)

@@ -95,7 +95,8 @@ def _second_term(M: np.ndarray, first: np.ndarray, by: TradeOff) -> np.ndarray:
     usable = np.isfinite(first) & np.isfinite(M)
     if not usable.any():
         return np.zeros_like(M)
-    square = M[usable] ** 2
+    limit = 1e75 ** min(1.0, 1 / by.t)  # beyond it F would exceed float64
+    square = np.minimum(M[usable] / np.median(M[usable]), limit) ** 2  # μ takes up any factor
     F = np.abs(square - np.quantile(square, by.nu)) ** (2 * by.t)
     size = float(np.median(F))
     mu = 10**by.s * float(np.median(first[usable])) / size if size > 0 else 0.0

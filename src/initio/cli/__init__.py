@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
     "correlate": "compare scores with a benchmark's accuracies and with each other",
+    "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
     "store": "look into a store of scores, or compare two",
 }

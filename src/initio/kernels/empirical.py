@@ -151,7 +151,7 @@ def layerwise(
     hooked = batch_norm == "hooked"
     mode: Literal["frozen", "coupled"] = "coupled" if hooked else "frozen"
     accumulator = _Accumulator(tape, theta, parameterisation, hooked, chunk)
-    tape.visit(cotangent, accumulator, mode)
+    tape.visit(cotangent, accumulator, mode, accumulator.theta)
     K = accumulator.finish()
     slow = sorted(accumulator.theta & tape.notes.unknown)
     if slow:

@@ -39,9 +39,18 @@ class Switch:
     """What the backward pass that runs now is to do; one for each tape."""
 
     batch_norm: Literal["frozen", "coupled"] = "coupled"
+    wanted: frozenset[str] | None = None  # the parameters that the pass is for; None: all of them
     visit: Visit | None = None
     gradients: dict[str, Tensor] | None = None  # the dual pass leaves g here
     fisher: dict[str, Tensor] | None = None  # Σ over positions of z ∘ δ, (m, channels), by layer
+
+    def wants(self, name: str) -> bool:
+        """Whether the pass asks for this parameter; an empty name is none."""
+        return bool(name) and (self.wanted is None or name in self.wanted)
+
+    def returns(self, name: str) -> bool:
+        """Whether the pass gives this parameter's gradient back, instead of showing layers to a visitor."""
+        return self.visit is None and self.wants(name)
 
     def add_gradient(self, name: str, value: Tensor) -> None:
         """Weights that are used twice have the sum of both gradients."""
@@ -63,13 +72,8 @@ class Weighted(Function):
     ) -> Any:  # fmt: skip
         """Value and, if asked for, tangent."""
         assert layer.geometry is not None
-        ctx.layer, ctx.switch, ctx.moves, ctx.has_bias, ctx.keep = (
-            layer,
-            switch,
-            moves,
-            bias is not None,
-            keep,
-        )
+        ctx.layer, ctx.switch, ctx.moves, ctx.keep = layer, switch, moves, keep
+        ctx.flipped = None  # the weights of the transposed map, made by the first of all backward passes
         ctx.set_materialize_grads(False)
         z = layer.geometry.apply(x, weight, bias)
         ctx.save_for_backward(x, weight, xt, None if keep == "no" else z.clone() if keep == "copy" else z)
@@ -103,27 +107,30 @@ class Weighted(Function):
         if switch.visit is not None:
             switch.visit(layer, x, delta, xt, dz if dzt is not None else None)
         gx = gxt = gw = gb = None
+        needs_w, needs_b = switch.returns(layer.weight), switch.returns(layer.bias)
+        if ctx.flipped is None:
+            ctx.flipped = geometry.flipped(weight)
         if dzt is not None:
             up = dz if not ctx.moves[0] else (dzt if dz is None else dz + dzt)  # Ẇ = W: x meets δ once more
             if ctx.needs_input_grad[0] and up is not None:
-                gx = geometry.transpose(up, x, weight)
+                gx = geometry.transpose(up, x, weight, ctx.flipped)
             if xt is not None and ctx.needs_input_grad[3]:
-                gxt = geometry.transpose(dzt, xt, weight)
-            if switch.visit is None and ctx.needs_input_grad[1]:
+                gxt = geometry.transpose(dzt, xt, weight, ctx.flipped)
+            if needs_w:
                 switch.add_gradient(layer.weight, geometry.outer(x, dzt, weight))
                 gw = _sum(
                     None if dz is None else geometry.outer(x, dz, weight),
                     None if xt is None else geometry.outer(xt, dzt, weight),
                 )
-            if switch.visit is None and ctx.has_bias and ctx.needs_input_grad[2]:
+            if needs_b:
                 switch.add_gradient(layer.bias, _bias_gradient(dzt, layer).sum(0))
                 gb = None if dz is None else _bias_gradient(dz, layer).sum(0)
         else:
             if ctx.needs_input_grad[0]:
-                gx = geometry.transpose(delta, x, weight)
-            if switch.visit is None and ctx.needs_input_grad[1]:
+                gx = geometry.transpose(delta, x, weight, ctx.flipped)
+            if needs_w:
                 gw = geometry.outer(x, delta, weight)
-            if switch.visit is None and ctx.has_bias and ctx.needs_input_grad[2]:
+            if needs_b:
                 gb = _bias_gradient(delta, layer).sum(0)
         return gx, gw, gb, gxt, *nothing[1:]
 
@@ -147,7 +154,6 @@ class BatchNormalised(Function):
         g = torch.ones_like(inv) if gamma is None else gamma.double()
         b = torch.zeros_like(inv) if beta is None else beta.double()
         ctx.layer, ctx.switch, ctx.moves, ctx.frozen, ctx.M = layer, switch, moves, frozen, M
-        ctx.has_gamma, ctx.has_beta = gamma is not None, beta is not None
         scale = g * inv
         y = _combine(z.shape, b - mu * scale, (z, scale))
         yt, A3, A4 = None, None, None
@@ -181,7 +187,7 @@ class BatchNormalised(Function):
         nothing = (None,) * 6
         if dy is None and dyt is None:
             return (None, None, None, None, *nothing)
-        wanted = ctx.needs_input_grad[2] or ctx.needs_input_grad[3]
+        wanted = switch.wants(layer.weight) or switch.wants(layer.bias)
         frozen = ctx.frozen or switch.batch_norm == "frozen"
         scale = g * inv
         delta = dy if dyt is None else dyt
@@ -196,9 +202,8 @@ class BatchNormalised(Function):
                 switch.visit(layer, s2, s1, None, None)
             S1, S2 = s1.sum(0), s2.sum(0)
             gz = _bn_transpose(z, delta, mu, inv, scale, None if frozen else (S1 / M, S2 / M))
-            if switch.visit is not None:
-                return gz, None, None, None, *nothing
-            return gz, None, _like(S2, z, ctx.has_gamma), _like(S1, z, ctx.has_beta), *nothing
+            gamma, beta = (switch.returns(name) for name in (layer.weight, layer.bias))
+            return gz, None, _like(S2, z, gamma), _like(S1, z, beta), *nothing
         return _dual_norm_backward(ctx, dy, dyt, raw, s1, s2, frozen)
 
 
@@ -223,7 +228,6 @@ def _dual_norm_backward(
     switch, layer, M = ctx.switch, ctx.layer, ctx.M
     nothing = (None,) * 6
     scale = g * inv
-    zero = torch.zeros_like(inv)
     mixed, t1 = raw[2], raw[3]  # Σ_p δ ż, Σ_p δ̇
     t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
     if zt is None:
@@ -235,18 +239,19 @@ def _dual_norm_backward(
     if switch.visit is not None:
         switch.visit(layer, s2, s1, t2 + x3, t1)
     # δ̇_z as one combination: c + a_t δ̇ + a δ + e z + e_t ż
-    moved = scale if ctx.moves else zero
+    S1, S2 = s1.sum(0), s2.sum(0)
     if frozen:
-        terms = [(dyt, moved)]
+        terms = [(dyt, scale if ctx.moves else torch.zeros_like(inv))]
         if dy is not None:
             terms.append((dy, scale))
         gz = _combine(z.shape, None, *terms)
         gzt = None if zt is None else _combine(z.shape, None, (dyt, scale))
     else:
-        A1, A2 = s1.sum(0) / M, s2.sum(0) / M
+        A1, A2 = S1 / M, S2 / M
         B1, B2 = t1.sum(0) / M, t2.sum(0) / M
         A5 = x3.sum(0) / M
-        a = moved - (zero if zt is None else scale * inv * A4)  # coefficient of P(δ)
+        moved = scale if ctx.moves else torch.zeros_like(inv)
+        a = moved if zt is None else moved - scale * inv * A4  # coefficient of P(δ)
         on_hat = -scale * B2 - a * A2 - scale * A5
         const = -scale * B1 - a * A1
         terms = [(dyt, a)]
@@ -259,13 +264,14 @@ def _dual_norm_backward(
         terms.append((z, on_hat * inv))
         gz = _combine(z.shape, const - on_hat * inv * mu, *terms)
         gzt = None if zt is None else _bn_transpose(z, dyt, mu, inv, scale, (A1, A2))
-    if switch.visit is not None:
-        return gz, gzt, None, None, *nothing
-    if ctx.has_gamma:
-        switch.add_gradient(layer.weight, s2.sum(0).to(z.dtype))
-    if ctx.has_beta:
-        switch.add_gradient(layer.bias, s1.sum(0).to(z.dtype))
-    return gz, gzt, _like((t2 + x3).sum(0), z, ctx.has_gamma), _like(t1.sum(0), z, ctx.has_beta), *nothing
+    dgamma = dbeta = None
+    if switch.returns(layer.weight):
+        switch.add_gradient(layer.weight, S2.to(z.dtype))
+        dgamma = (t2 + x3).sum(0).to(z.dtype)
+    if switch.returns(layer.bias):
+        switch.add_gradient(layer.bias, S1.to(z.dtype))
+        dbeta = t1.sum(0).to(z.dtype)
+    return gz, gzt, dgamma, dbeta, *nothing
 
 
 class Affine(Function):
@@ -427,5 +433,7 @@ def fisher_sums(store: dict[str, Tensor], layer: Layer, z: Tensor, delta: Tensor
     assert layer.geometry is not None
     positions_last = layer.geometry.stride
     value = _sums(delta, z)[1] if positions_last else (z * delta).reshape(len(z), -1, z.shape[-1]).sum(1)
-    key = f"{layer.weight}#{sum(name.split('#')[0] == layer.weight for name in store)}"
-    store[key] = value
+    use = 0
+    while f"{layer.weight}#{use}" in store:
+        use += 1
+    store[f"{layer.weight}#{use}"] = value

@@ -62,20 +62,22 @@ class Geometry:
             self.groups,
         )
 
-    def transpose(self, delta: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        """Wᵀ * δ, in the shape of x."""
+    def transpose(self, delta: Tensor, x: Tensor, weight: Tensor, flipped: Tensor | None = None) -> Tensor:
+        """Wᵀ * δ, in the shape of x; those who need it often hand in `flipped(weight)`."""
         if not self.stride:
             return delta @ weight
-        if self._same_as_forward():  # a forward convolution with flipped weights, for which kernels are faster
-            reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
-            flipped = weight.flip(tuple(range(2, weight.ndim))).transpose(0, 1)
-            if flipped.ndim == 4:
-                flipped = flipped.contiguous(memory_format=torch.channels_last)
-            return Geometry(self.stride, tuple(reach), self.dilation).apply(delta, flipped)
-        return self._backward(delta, x, weight, (True, False, False))[0]
+        flipped = self.flipped(weight) if flipped is None else flipped
+        if flipped is None:
+            return self._backward(delta, x, weight, (True, False, False))[0]
+        reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
+        return Geometry(self.stride, tuple(reach), self.dilation).apply(delta, flipped)
 
-    def _same_as_forward(self) -> bool:
-        return self.groups == 1 and set(self.stride) == {1}
+    def flipped(self, weight: Tensor) -> Tensor | None:
+        """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one."""
+        if self.groups != 1 or set(self.stride) != {1}:
+            return None
+        flipped = weight.flip(tuple(range(2, weight.ndim))).transpose(0, 1)
+        return flipped.contiguous(memory_format=torch.channels_last) if flipped.ndim == 4 else flipped
 
     def outer(self, x: Tensor, delta: Tensor, weight: Tensor) -> Tensor:
         """Σ_i δ_i x_iᵀ, in the shape of W."""

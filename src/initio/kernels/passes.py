@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from initio.kernels.tape import evaluation_mode, logits
+from initio.kernels.tape import evaluation_mode, logits, substituted
 
 _BATCH_NORMS = {F.batch_norm}
 _RELUS = {F.relu, torch.relu, torch.Tensor.relu, torch.relu_, F.leaky_relu, F.relu6}
@@ -62,8 +62,11 @@ def _batch_norm(
 
 
 def _run(model: nn.Module, values: dict[str, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
-    with evaluation_mode(model), mode:
-        return logits(torch.func.functional_call(model, values, (x,)))
+    """f(x) with other values for the parameters and buffers of these names."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    instead = {id(t): values[name] for name, t in named if name in values}
+    with evaluation_mode(model), substituted(model, instead), mode:
+        return logits(model(x))
 
 
 def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict[str, Tensor], dict[str, Tensor]]:

@@ -21,7 +21,7 @@ cycle through autograd's graph would never be freed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,7 +73,7 @@ class Tape:
     ) -> dict[str, Tensor]:  # fmt: skip
         """Σ_i J_iᵀ c_i by parameter; zeros where the output does not depend on one."""
         names = list(self.parameters) if names is None else list(names)
-        with self._switched(fisher=fisher, batch_norm=batch_norm):
+        with self._switched(fisher=fisher, batch_norm=batch_norm, wanted=frozenset(names)):
             out = self._run([self.f], [cotangent], [self.parameters[n] for n in names])
         return {
             n: torch.zeros_like(self.parameters[n]) if g is None else g.detach()
@@ -82,7 +82,7 @@ class Tape:
 
     def input_gradient(self, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"] = "coupled") -> Tensor:
         """Σ_i (∂f_i/∂x)ᵀ c_i, in the shape of x."""
-        with self._switched(batch_norm=batch_norm):
+        with self._switched(batch_norm=batch_norm, wanted=frozenset()):
             (out,) = self._run([self.f], [cotangent], [self.x])
         return torch.zeros_like(self.x) if out is None else out
 
@@ -92,24 +92,29 @@ class Tape:
         cotangent_dot: Tensor,
         *,
         fisher: dict[str, Tensor] | None = None,
+        names: Sequence[str] | None = None,
         batch_norm: Literal["frozen", "coupled"] = "coupled",
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """(g, Hθ) of a loss with ∂ℓ/∂f = cotangent and d/dt of it = cotangent_dot."""
         assert self.ft is not None
-        names = list(self.parameters)
+        names = list(self.parameters) if names is None else list(names)
         found: dict[str, Tensor] = {}
-        with self._switched(fisher=fisher, gradients=found, batch_norm=batch_norm):
+        with self._switched(fisher=fisher, gradients=found, batch_norm=batch_norm, wanted=frozenset(names)):
             out = self._run([self.f, self.ft], [cotangent_dot, cotangent], [self.parameters[n] for n in names])
-        if self.notes.unknown:
-            found.update(self.gradient(cotangent, names=sorted(self.notes.unknown), batch_norm=batch_norm))
-        zeros = {n: torch.zeros_like(p) for n, p in self.parameters.items()}
-        Ht = {n: h.detach() for n, h in zip(names, out, strict=True) if h is not None}
-        return zeros | found, zeros | Ht
+        if unknown := sorted(self.notes.unknown.intersection(names)):
+            found.update(self.gradient(cotangent, names=unknown, batch_norm=batch_norm))
+        g = {n: found[n] if n in found else torch.zeros_like(self.parameters[n]) for n in names}
+        Ht = {n: torch.zeros_like(g[n]) if h is None else h.detach() for n, h in zip(names, out, strict=True)}
+        return g, Ht
 
-    def visit(self, cotangent: Tensor, visit: Visit, batch_norm: Literal["frozen", "coupled"]) -> None:
-        """One backward pass of Σ_i ⟨c_i, f_i⟩ that shows every recorded layer's (x, δ)."""
-        with self._switched(visit=visit, batch_norm=batch_norm):
-            self._run([self.f], [cotangent], list(self.parameters.values()))
+    def visit(
+        self, cotangent: Tensor, visit: Visit, batch_norm: Literal["frozen", "coupled"],
+        names: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
+        """One backward pass of Σ_i ⟨c_i, f_i⟩ that shows (x, δ) of every recorded layer, or at least of those `names`."""
+        names = self.parameters if names is None else names
+        with self._switched(visit=visit, batch_norm=batch_norm, wanted=frozenset(names)):
+            self._run([self.f], [cotangent], [p for n, p in self.parameters.items() if n in names])
 
     def visit_dual(self, cotangent: Tensor, cotangent_dot: Tensor, visit: Visit) -> None:
         """The same for dual numbers, statistics held constant: (x, δ, ẋ, δ̇)."""
@@ -137,8 +142,8 @@ def _record(
     model: nn.Module, x: Tensor, dtype: torch.dtype, tangents: bool, theta: frozenset[str] | None, codes: bool,
     fisher: bool, frozen: bool, memory: int | None, *, shares: bool,
 ) -> Tape:  # fmt: skip
-    parameters = {name: _leaf(p, dtype) for name, p in model.named_parameters()}
-    buffers = {name: b.to(dtype) if b.is_floating_point() else b.clone() for name, b in model.named_buffers()}
+    own = dict(model.named_parameters())
+    parameters = {name: _leaf(p, dtype) for name, p in own.items()}
     theta = frozenset(parameters) if theta is None else theta
     x = _formatted(x.to(dtype)).requires_grad_()
     switch = Switch()
@@ -154,8 +159,10 @@ def _record(
         shares_relus=memory is None,  # sharing holds on to values that could wait on disk
     )
     try:
-        with evaluation_mode(model), torch.enable_grad(), within(memory), recorder:
-            f = logits(torch.func.functional_call(model, parameters | buffers, (x,)))
+        values = {id(own[name]): leaf for name, leaf in parameters.items()}
+        values |= {id(b): b.to(dtype) if b.is_floating_point() else b.clone() for b in model.buffers()}
+        with evaluation_mode(model), substituted(model, values), torch.enable_grad(), within(memory), recorder:
+            f = logits(model(x))
         ft = recorder.tangents.get(f) if tangents else None
         notes = recorder.notes
         if codes and recorder.patterns:
@@ -203,11 +210,41 @@ def _reached(f: Tensor) -> set[Any]:
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """`model.eval()` for a while; every module's own flag comes back."""
-    flags = [(module, module.training) for module in model.modules()]
+    training = [module for module in model.modules() if module.training]
     try:
-        for module, _ in flags:
-            module.training = False
+        for module in training:
+            _set_training(module, False)
         yield
     finally:
-        for module, flag in flags:
-            module.training = flag
+        for module in training:
+            _set_training(module, True)
+
+
+def _set_training(module: nn.Module, flag: bool) -> None:
+    """`module.training = flag`, without torch's search for parameters of that name."""
+    if "training" in vars(module):
+        vars(module)["training"] = flag
+    else:  # compiled modules keep it elsewhere
+        module.training = flag
+
+
+@contextmanager
+def substituted(model: nn.Module, values: Mapping[int, Tensor]) -> Iterator[None]:
+    """The model has values[id(t)] in the place of its parameter or buffer t for a while; what is tied stays tied.
+
+    As `torch.func.functional_call`, in a single walk over the modules.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
+    old: list[tuple[dict[str, Any], str, Tensor]] = []
+    try:
+        for module in model.modules():
+            for table in (module._parameters, module._buffers):
+                for name, t in table.items():
+                    if t is not None and id(t) in values:
+                        old.append((table, name, t))
+                        table[name] = values[id(t)]
+        yield
+    finally:
+        for table, name, t in old:
+            table[name] = t

@@ -161,14 +161,14 @@ class Measurement:
         v, _ = self.loss_derivatives(None)
         fisher: dict[str, Tensor] = {}
         wanted = fisher if "fisher" in self.needs else None
+        names = [n for n in self.tape.parameters if n in self.theta]
         if "second order" not in self.needs:
-            return LossPass(self._only_theta(self.tape.gradient(v / self.m, fisher=wanted)), None, fisher)
+            return LossPass(self.tape.gradient(v / self.m, fisher=wanted, names=names), None, fisher)
         if self.tape.ft is None:  # nothing moves along θ, or it cannot be followed
-            g = self._only_theta(self.tape.gradient(v / self.m, fisher=wanted))
+            g = self.tape.gradient(v / self.m, fisher=wanted, names=names)
             return LossPass(g, self._double_backward() if self.no_tangent else g_zero(g), fisher)
         _, u = self.loss_derivatives(self.tape.ft.detach())
-        g, Ht = self.tape.dual_gradient(v / self.m, u / self.m, fisher=wanted)
-        return LossPass(self._only_theta(g), self._only_theta(Ht), fisher)
+        return LossPass(*self.tape.dual_gradient(v / self.m, u / self.m, fisher=wanted, names=names), fisher)
 
     def _double_backward(self) -> dict[str, Tensor]:
         def cotangent(f: Tensor) -> Tensor:
@@ -245,9 +245,6 @@ class Measurement:
     def scale(self, name: str) -> float:
         """1, or 1/fan_in in the ntk parameterisation: what multiplies products of two gradients."""
         return share(tuple(self.tape.parameters[name].shape), self.options.parameterisation)
-
-    def _only_theta(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {n: t for n, t in values.items() if n in self.theta}
 
     @cached_property
     def doubt(self) -> str:

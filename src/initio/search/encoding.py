@@ -199,9 +199,9 @@ class Encoder:
         """d of rows a and rows b in each way: (ways, |a|, |b|)."""
         out = np.empty((len(WAYS), len(a), len(b)))
         for way, X in enumerate(self._built()):
-            sizes = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-            shared = (X[a] @ X[b].T).toarray()
-            out[way] = np.maximum(sizes[a][:, None] + sizes[b][None, :] - 2 * shared, 0.0)
+            A, B = X[a], X[b]
+            shared = (A @ B.T).toarray()
+            out[way] = np.maximum(_sizes(A)[:, None] + _sizes(B)[None, :] - 2 * shared, 0.0)
         return out
 
     def _built(self) -> list[csr_array]:
@@ -213,6 +213,11 @@ class Encoder:
                 )
             ]
         return self._matrices
+
+
+def _sizes(X: csr_array) -> np.ndarray:
+    sizes: np.ndarray = np.add.reduceat(np.append(X.data**2, 0.0), X.indptr[:-1]) * (np.diff(X.indptr) > 0)
+    return sizes
 
 
 def _units(token: Hashable, weight: float) -> Iterable[tuple[Hashable, float]]:

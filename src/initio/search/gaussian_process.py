@@ -23,7 +23,7 @@ NOISES = (0.02, 0.1, 0.4)  # variance of ε beside k(x, x) = 1
 SLOPES = (0.0, 0.3, 0.6, 1.0)  # b, for observations and m of variance 1
 TRUSTS = (0.0, 0.5)  # t: 0 keeps the weights of the metrics as they are
 FLAT = 100.0  # prior variance of μ
-LIGHT = 1e-3  # models of less weight are left out of predictions
+LIGHT = 0.03  # models of less weight are left out of predictions
 FULL_GRID = 48  # observations up to which all models are weighed; the light ones are dropped then
 
 
@@ -77,13 +77,18 @@ class Posterior:
     def predict(self, new: Points, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of a training of each new point; D (mixtures, new, n) are the distances."""
         mean, second = np.zeros(len(new.mean)), np.zeros(len(new.mean))
-        same = new.classes[:, None] == self.points.classes[None, :]
+        same = (new.classes[:, None] == self.points.classes[None, :]).astype(float)
         linear = new.columns @ self.points.columns.T
         own = (new.columns**2).sum(axis=1)
+        kernels: dict[tuple[int, float], np.ndarray] = {}
         for model, weight, solved, inverse, scale in zip(
             self.models, self.weights, self.solved, self.inverse, self.scales, strict=True
         ):
-            K = np.exp(-D[model.mixture] / model.length) + FLAT + model.trust**2 * linear + model.noise / 2 * same
+            if (model.mixture, model.length) not in kernels:
+                kernels[model.mixture, model.length] = np.exp(-D[model.mixture] / model.length) + FLAT
+            K = kernels[model.mixture, model.length] + model.noise / 2 * same
+            if model.trust:
+                K = K + model.trust**2 * linear
             mu = model.slope * new.mean + K @ solved
             total = 1.0 + FLAT + model.trust**2 * own + model.noise
             variance = scale * np.maximum(total - np.einsum("ij,ij->i", K @ inverse, K), 1e-9)

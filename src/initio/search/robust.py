@@ -56,7 +56,7 @@ class Robust:
 
     start: int = 4
     top: float = 0.02
-    candidates: int = 1500
+    candidates: int = 300
     optimism: float = 0.3
 
     name: ClassVar[str] = "robust"
@@ -90,23 +90,24 @@ class Robust:
 
     def _spread(self, pool: Pool, learner: Learner, seen: list[int], rng: Random) -> int | None:
         """The best by the prior, then from its top what is most different from what was seen."""
-        unseen = pool.best(len(pool), seen, rng)
-        if not seen or not unseen:
-            return unseen[0] if unseen else None
-        size = max(round(self.top * len(pool)), 10 * self.start)
-        top = unseen[: min(size, self.candidates)]
+        if not seen:
+            return pool.best(1, rng)[0]
+        top = [k for k in self._top(pool, rng) if k not in seen]
+        if not top:
+            return None
         nearest = learner.distances(top, seen)[0].min(axis=1)
         return top[int(np.argmax(nearest))]
+
+    def _top(self, pool: Pool, rng: Random) -> list[int]:
+        size = max(round(self.top * len(pool)), self.candidates)
+        return pool.best(size, rng)
 
     def _exploit(self, pool: Pool, learner: Learner, seen: list[int], values: list[float], rng: Random) -> int | None:
         y = gaussianised(np.array(values)) if len(values) > 1 else np.zeros(1)
         posterior = learner.learn(seen, y)
         order = sorted(range(len(seen)), key=lambda k: -values[k])
         around = pool.neighbours([seen[k] for k in order[:3]], self.candidates // 3, rng)
-        weighed = learner.weighed(posterior)
-        found = dict.fromkeys([*around, *pool.best(self.candidates, seen, rng, weighed)])
-        found |= dict.fromkeys(rng.sample(range(len(pool)), min(self.candidates // 10, len(pool))))
-        candidates = sorted(found.keys() - set(seen))
+        candidates = sorted({*around, *self._top(pool, rng)} - set(seen))
         if not candidates:
             return None
         mean, sd = learner.predict(posterior, candidates, seen)
@@ -137,13 +138,10 @@ class Pool:
     def __len__(self) -> int:
         return len(self.archs)
 
-    def best(self, count: int, seen: Sequence[int], rng: Random, mean: np.ndarray | None = None) -> list[int]:
-        """The numbers of the best by `mean` (by default the prior's), ties at random, without those that were seen."""
-        mean = self.prior.mean if mean is None else mean
-        ties = np.random.default_rng(rng.getrandbits(64)).random(len(mean))
-        order = np.lexsort((ties, -mean))
-        out = np.setdiff1d(order, np.array(seen, dtype=np.intp), assume_unique=True)
-        return [int(k) for k in out[:count]]
+    def best(self, count: int, rng: Random) -> list[int]:
+        """The numbers of the best by the prior, ties at random."""
+        ties = np.random.default_rng(rng.getrandbits(64)).random(len(self))
+        return [int(k) for k in np.lexsort((ties, -self.prior.mean))[:count]]
 
     def neighbours(self, centres: Sequence[int], count: int, rng: Random) -> list[int]:
         """Up to `count` of the architectures of the pool that differ from a centre in one decision."""
@@ -190,7 +188,7 @@ class Learner:
 
     def _mean_distances(self) -> np.ndarray:
         rng = Random("units")
-        some = self.pool.best(PAIRS // 4, (), rng)
+        some = self.pool.best(PAIRS // 4, rng)
         some = rng.sample(some, min(len(some), 100))
         rows = self.encoder.rows([self.pool.archs[k] for k in some])
         means = self.encoder.distances(rows, rows).mean(axis=(1, 2))
@@ -214,16 +212,6 @@ class Learner:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each."""
         return posterior.predict(self.points(numbers), self.distances(numbers, seen))
-
-    def weighed(self, posterior: Posterior) -> np.ndarray:
-        """The part of the mean that comes from the metrics, for the whole pool, by today's weights."""
-        prior = self.pool.prior
-        out = np.zeros(len(prior.mean))
-        for model, weight, solved in zip(posterior.models, posterior.weights, posterior.solved, strict=True):
-            out += weight * model.slope * prior.mean
-            if model.trust:
-                out += weight * model.trust**2 * (prior.columns @ (posterior.points.columns.T @ solved))
-        return out if np.ptp(out) > 0 else prior.mean
 
 
 def _drawn(task: Task, rng: Random) -> list[Architecture]:
