@@ -129,7 +129,7 @@ def test_every_epoch_sees_all_samples_in_an_order_of_its_own() -> None:
     trainer = Training(space, data, settings=TrainingSettings(epochs=2, batch_size=32, lr=1e-6))
     trainer(Query(space.architecture(0)))
     assert [len(batch) for batch in RECORDED] == [24, 23, 23] * 2
-    first, second = (sum(RECORDED[start : start + 3], []) for start in (0, 3))
+    first, second = ([i for batch in RECORDED[start : start + 3] for i in batch] for start in (0, 3))
     assert sorted(first) == sorted(second) == trainer.examples.x[:, 0].int().tolist()
     assert first != second
 

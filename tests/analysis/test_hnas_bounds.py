@@ -45,6 +45,7 @@ def test_what_does_not_exist() -> None:
         assert np.isnan(found).tolist() == [False, False, True, True, False, False, False, False]
         assert np.isposinf(found).tolist() == [True, True] + [False] * 6
     assert np.isnan(bound("non_realisable", np.full(3, np.nan), np.ones(3))).all()
+    assert bound("kappa", np.array([0.0, 1.0]), np.array([np.nan, 2.0])).tolist() == [np.inf, 2.0]
     assert bound("realisable", -M).tolist() == bound("realisable", M).tolist()
     constant = bound("trade_off", np.full(3, 2.0))
     np.testing.assert_allclose(constant, 0.5)

@@ -1,12 +1,24 @@
 """The optimiser: it finds maxima with few evaluations, does not depend on units, and repeats itself."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
 from initio import InputError
-from initio.search.bayes import GaussianProcess, Optimiser, Point, RandomPoints, best_fit, fit, standardise
+from initio.search.bayes import (
+    LENGTHS,
+    NOISES,
+    GaussianProcess,
+    Optimiser,
+    Point,
+    RandomPoints,
+    best_fit,
+    fit,
+    standardise,
+)
 
 
 def hill(point: Point) -> float:
@@ -99,6 +111,13 @@ def test_the_best_fit_sees_which_dimension_matters() -> None:
     X = np.random.default_rng(1).random((25, 2))
     model = best_fit(X, standardise(np.sin(9 * X[:, 0])))
     assert model.lengths[0] < model.lengths[1]
+
+
+def test_the_grid_is_searched_as_if_one_by_one() -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.random((9, 2)), standardise(rng.standard_normal(9))
+    one_by_one = [fit(X, y, np.array(pair), noise) for pair in product(LENGTHS, LENGTHS) for noise in NOISES]
+    assert best_fit(X, y).log_likelihood == pytest.approx(max(each.log_likelihood for each in one_by_one))
 
 
 def test_wrong_observations_are_refused() -> None:

@@ -167,6 +167,6 @@ def test_sentences() -> None:
         asked(Hnas("trase"), task())
     with pytest.raises(InputError, match="no architecture of the pool has both 'trace' and 'kappa'"):
         asked(Hnas(), task(np.full(SIZE, np.nan)))
-    for wrong, text in ((dict(t=0.0), "t must be positive"), (dict(growth=0), "growth"), (dict(grid=-1), "grid")):
+    for wrong, text in (({"t": 0.0}, "t must be positive"), ({"growth": 0}, "growth"), ({"grid": -1}, "grid")):
         with pytest.raises(InputError, match=text):
             Hnas(**wrong)  # type: ignore[arg-type]

@@ -57,8 +57,8 @@ class TradeOff:
 def bound(kind: Bound, M: np.ndarray, kappa: np.ndarray | None = None, trade_off: TradeOff | None = None) -> np.ndarray:
     """The bound of every architecture, NaN where it does not exist.
 
-    It does not exist where M or κ is NaN. M = 0 (no gradient at all) and κ = ∞ (a singular kernel) give ∞, the worst
-    value. The corollaries are about norms, so of a metric with a sign, as GraSP has, the size counts.
+    It does not exist where M or κ is NaN. M = 0 (no gradient at all, so no κ) and κ = ∞ (a singular kernel) give ∞, the
+    worst value. The corollaries are about norms, so of a metric with a sign, as GraSP has, the size counts.
 
     >>> bound("kappa", np.array([2.0, 4.0, 0.0]), np.array([10.0, 10.0, 3.0])).tolist()
     [5.0, 2.5, inf]
@@ -81,12 +81,13 @@ def _first_term(kind: Bound, M: np.ndarray, kappa: np.ndarray | None) -> np.ndar
         if kappa is None or np.shape(kappa) != M.shape:
             raise InputError(f"the bound {kind!r} needs a κ for each M")
         numerator = np.asarray(kappa, dtype=np.float64)
-    defined = ~np.isnan(M) & ~np.isnan(numerator)
+    defined = ~np.isnan(M) & (~np.isnan(numerator) | (M == 0))  # without any gradient there is no κ either
     worst = (M == 0) | np.isinf(numerator)
     out = np.full_like(M, np.nan)
     out[defined & worst] = np.inf
     usable = defined & ~worst
-    out[usable] = numerator[usable] / M[usable]
+    with np.errstate(over="ignore"):
+        out[usable] = numerator[usable] / M[usable]
     return out
 
 
@@ -95,13 +96,16 @@ def _second_term(M: np.ndarray, first: np.ndarray, by: TradeOff) -> np.ndarray:
     usable = np.isfinite(first) & np.isfinite(M)
     if not usable.any():
         return np.zeros_like(M)
+    scale = 2.0 ** round(np.log2(np.median(M[usable])))  # μ takes up any factor; a power of two rounds nothing
     limit = 1e75 ** min(1.0, 1 / by.t)  # beyond it F would exceed float64
-    square = np.minimum(M[usable] / np.median(M[usable]), limit) ** 2  # μ takes up any factor
+    with np.errstate(over="ignore"):
+        square = np.minimum(M[usable] / scale, limit) ** 2
     F = np.abs(square - np.quantile(square, by.nu)) ** (2 * by.t)
     size = float(np.median(F))
     mu = 10**by.s * float(np.median(first[usable])) / size if size > 0 else 0.0
     out = np.zeros_like(M)
-    out[usable] = mu * F
+    with np.errstate(over="ignore"):  # infinity is the worst value
+        out[usable] = mu * F
     return out
 
 

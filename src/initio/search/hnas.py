@@ -101,7 +101,7 @@ class Hnas:
 
 
 def shuffled(task: Task, seed: int, method: str) -> np.ndarray:
-    """The rows of the scored architectures that may be trained, in random order: so they join, and so ties are broken."""
+    """The rows of scored architectures that may be trained, in random order: so they join, so ties are broken."""
     scores = task.known_scores(method)
     order = np.random.default_rng(list(f"{method} {seed}".encode())).permutation(len(scores))
     rows = np.array([row for row in order if not task.pool or task.allows(scores.architectures[row])], dtype=int)
