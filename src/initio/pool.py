@@ -298,9 +298,8 @@ def _counted(
     """Costs from the graph: no weights are drawn and nothing is run."""
     from initio.networks import count
 
-    cost = count(space.network(arch, network), network)
-    counts = {"params": cost.parameters, "flops": cost.flops, "layers": cost.layers}
-    return {name: (float(counts[name]), "") for name in metrics}
+    counts = count(space.network(arch, network), network).metrics
+    return {name: (counts[name], "") for name in metrics}
 
 
 def space_of(job: Job, arch: Architecture) -> Space:

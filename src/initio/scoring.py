@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from initio.errors import InputError
 from initio.metrics import METRICS, Options, Value, choose, evaluate
 from initio.records import Architecture, Batch
-from initio.spaces import NetworkSettings, get_space, parse
+from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,27 @@ def score_architecture(
     settings = settings or NetworkSettings(classes=batch.classes, shape=batch.shape)
     space = get_space(arch.space)
     names = [metric.name for metric in choose(metrics)]
-    values = evaluate(space.build(arch, settings, seed=seed), batch, names, options)
-    counted = {"params", "flops", "layers"} & set(names)
-    if counted and settings.prune:
-        written = space.build(arch, replace(settings, prune=False), seed=seed)
-        values |= evaluate(written, batch, counted, options)
+    counted = [name for name in names if name in ("params", "flops", "layers")] if settings.prune else []
+    measured = [name for name in names if name not in counted]
+    values: dict[str, Value] = {}
+    if measured:
+        values |= evaluate(space.build(arch, settings, seed=seed), batch, measured, options)
+    if counted:
+        values |= _counted(space, arch, batch, counted, replace(settings, prune=False))
     return {name: values[name] for name in names}
+
+
+def _counted(
+    space: Space, arch: Architecture, batch: Batch, names: list[str], settings: NetworkSettings
+) -> dict[str, Value]:
+    """Costs of the architecture as written: from its graph, if it has one, so that nothing is built or run."""
+    if not isinstance(space, GraphSpace) or settings.auxiliary:
+        return evaluate(space.build(arch, settings), batch, names)
+    from initio.networks import count
+
+    graph = space.network(space.check(arch), space.resolve(settings))
+    counts = count(graph, replace(settings, shape=batch.shape)).metrics
+    return {name: Value(counts[name]) for name in names}
 
 
 def as_batch(batch: Batch | tuple[Any, Any] | Iterable[Any]) -> Batch:

@@ -104,7 +104,7 @@ def _stability(text: str) -> dict[str, object]:
 
     found = stability(result)
     assert found is not None
-    choices = {choice: f"{count} of {found.restarts}" for choice, count in found.agreeing}
+    choices: dict[str, object] = {choice: f"{count} of {found.restarts}" for choice, count in found.agreeing}
     return {"restarts": str(found)} | choices
 
 

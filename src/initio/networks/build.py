@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from initio.graphs import Graph
+from initio.graphs import Graph, Op
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
 from initio.spaces.base import NetworkSettings
@@ -15,8 +15,10 @@ class GraphModule(nn.Module):
 
     def __init__(self, graph: Graph, kit: Kit) -> None:
         super().__init__()
+        made: dict[Op | Graph, nn.Module] = {}
         for step in graph.steps:
-            module = GraphModule(step.op, kit) if isinstance(step.op, Graph) else OPERATIONS[step.op.kind](step.op, kit)
+            module = copied(made[step.op]) if step.op in made else _made(step.op, kit)
+            made[step.op] = module
             self.add_module(step.name, module)
         self._plan = tuple((step.name, step.inputs) for step in graph.steps)
         self._output, self._auxiliary = graph.output, graph.auxiliary  # step names are free for modules
@@ -34,6 +36,31 @@ class GraphModule(nn.Module):
         if self._auxiliary is not None and self.training:
             return values[self._output], values[self._auxiliary]
         return values[self._output]
+
+
+def _made(op: Op | Graph, kit: Kit) -> nn.Module:
+    return GraphModule(op, kit) if isinstance(op, Graph) else OPERATIONS[op.kind](op, kit)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A new module like one that was just made: what `copy.deepcopy` gives, in a tenth of a constructor's time.
+
+    >>> first = nn.Linear(2, 1)
+    >>> second = copied(first)
+    >>> bool((second.weight == first.weight).all()), second.weight is first.weight
+    (True, False)
+    """
+    new: nn.Module = object.__new__(type(module))
+    own = vars(new)
+    for name, value in vars(module).items():
+        own[name] = value.copy() if isinstance(value, dict | set | list) else value
+    parameters, buffers, modules = module._parameters.items(), module._buffers.items(), module._modules.items()
+    own["_parameters"] = {
+        n: None if p is None else nn.Parameter(p.detach().clone(), p.requires_grad) for n, p in parameters
+    }
+    own["_buffers"] = {n: None if b is None else b.clone() for n, b in buffers}
+    own["_modules"] = {n: None if m is None else copied(m) for n, m in modules}
+    return new
 
 
 def build(graph: Graph, settings: NetworkSettings, *, seed: int = 0) -> nn.Module:

@@ -30,6 +30,11 @@ class NetworkCost:
     flops: int = 0
     layers: int = 0  # convolutions and linear layers
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The counts under the names of their metrics."""
+        return {"params": float(self.parameters), "flops": float(self.flops), "layers": float(self.layers)}
+
     def __add__(self, other: NetworkCost) -> NetworkCost:
         return NetworkCost(self.parameters + other.parameters, self.flops + other.flops, self.layers + other.layers)
 

@@ -4,6 +4,7 @@ from initio.search.base import Limits, Problem, Search
 from initio.search.bohb import Bohb
 from initio.search.eigen_darts import EigenDarts
 from initio.search.evolution import RegularisedEvolution
+from initio.search.hnas import Hnas
 from initio.search.lambda_min import LambdaMin
 from initio.search.literal import LiteralNasi
 from initio.search.nasi import Nasi
@@ -11,6 +12,7 @@ from initio.search.queries import Budget, QuerySearch, Task, run_queries
 from initio.search.random_search import RandomSearch
 from initio.search.ranking import EigenNas, Knas, Naswot, ZeroCost
 from initio.search.reinforce import Reinforce
+from initio.search.robust import Robust
 from initio.search.scores import Scores
 from initio.search.te_nas import TeNas
 
@@ -22,6 +24,8 @@ SEARCHES: dict[str, type[Search]] = {  # that train nothing
 }
 
 QUERY_SEARCHES: dict[str, type[QuerySearch]] = {  # that learn from trainings
+    "robust": Robust,
+    "hnas": Hnas,
     "random": RandomSearch,
     "rea": RegularisedEvolution,
     "reinforce": Reinforce,
@@ -40,6 +44,7 @@ __all__ = [
     "Budget",
     "EigenDarts",
     "EigenNas",
+    "Hnas",
     "Knas",
     "LambdaMin",
     "Limits",
@@ -51,6 +56,7 @@ __all__ = [
     "RandomSearch",
     "RegularisedEvolution",
     "Reinforce",
+    "Robust",
     "Scores",
     "Search",
     "Task",
