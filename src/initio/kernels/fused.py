@@ -25,6 +25,7 @@ FLAGS = (
 )  # not -ffast-math: a library linked with it makes the whole process flush subnormal numbers to zero  # fmt: skip
 SOURCE = Path(__file__).with_name("fused.c")
 LANES = 8
+SIGNATURES = {"outer": (3, 15), "sums": (5, 3), "combine": (4, 3), "agreement": (2, 2)}  # pointers, then whole numbers
 
 
 @lru_cache(maxsize=1)
@@ -36,9 +37,12 @@ def library() -> ctypes.CDLL | None:
     if compiler is None:
         return None
     try:
-        return ctypes.CDLL(str(_built(compiler)))
+        lib = ctypes.CDLL(str(_built(compiler)))
     except (OSError, subprocess.SubprocessError):
         return None
+    for name, (pointers, longs) in SIGNATURES.items():
+        getattr(lib, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * longs
+    return lib
 
 
 def _built(compiler: str) -> Path:
@@ -84,12 +88,8 @@ def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
     return library() if torch.get_num_threads() == 1 else None
 
 
-def _at(t: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if t is None else t.data_ptr())
-
-
-def _longs(*values: int) -> list[ctypes.c_long]:
-    return [ctypes.c_long(v) for v in values]
+def _at(t: Tensor | None) -> int | None:
+    return None if t is None else t.data_ptr()
 
 
 def outer(
@@ -101,9 +101,7 @@ def outer(
     c_out = delta.shape[1]
     shape = (*kernel, c_out, c_in)
     G = torch.empty((m, *shape) if each else shape) if add_to is None else add_to
-    size = _longs(
-        m, height, width, c_in, c_out, *kernel, *padding, *dilation, *stride, int(each), int(add_to is not None)
-    )
+    size = (m, height, width, c_in, c_out, *kernel, *padding, *dilation, *stride, int(each), int(add_to is not None))
     if lib.outer(_at(x), _at(delta), _at(G), *size):
         raise MemoryError("no memory for a padded image")
     return G
@@ -113,7 +111,7 @@ def sums(lib: ctypes.CDLL, a: Tensor, b: Tensor, c: Tensor | None = None, e: Ten
     """Σ over positions of a, ab, ae, c, cb: (5, m, channels) in float64; zeros for what is missing."""
     m, channels, height, width = a.shape
     out = torch.empty(5, m, channels, dtype=torch.float64)
-    lib.sums(_at(a), _at(b), _at(c), _at(e), _at(out), *_longs(m, height * width, channels))
+    lib.sums(_at(a), _at(b), _at(c), _at(e), _at(out), m, height * width, channels)
     return out
 
 
@@ -127,7 +125,7 @@ def combine(lib: ctypes.CDLL, constant: Tensor, terms: list[tuple[Tensor, Tensor
     pointers = ctypes.c_void_p * len(terms)
     lib.combine(
         _at(out), _at(constant), pointers(*(t.data_ptr() for t, _ in terms)),
-        pointers(*(a.data_ptr() for a in coefficients)), *_longs(len(terms), rows, first.shape[1]),
+        pointers(*(a.data_ptr() for a in coefficients)), len(terms), rows, first.shape[1],
     )  # fmt: skip
     return out
 
@@ -135,6 +133,6 @@ def combine(lib: ctypes.CDLL, constant: Tensor, terms: list[tuple[Tensor, Tensor
 def agreement(lib: ctypes.CDLL, x: Tensor) -> Tensor:
     """On how many units the signs of two inputs agree: (m, m) in float64."""
     K = torch.zeros(len(x), len(x), dtype=torch.float64)
-    if lib.agreement(_at(x), _at(K), *_longs(len(x), x[0].numel())):
+    if lib.agreement(_at(x), _at(K), len(x), x[0].numel()):
         raise MemoryError("no memory for activation patterns")
     return K

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,21 +61,21 @@ def _batch_norm(
     return F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
 
 
-def _run(model: nn.Module, values: dict[str, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
-    """f(x) with other values for the parameters and buffers of these names."""
-    named = [*model.named_parameters(), *model.named_buffers()]
-    instead = {id(t): values[name] for name, t in named if name in values}
-    with evaluation_mode(model), substituted(model, instead), mode:
+def _run(model: nn.Module, values: Mapping[int, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
+    """f(x) with values[id(t)] in the place of a parameter or buffer t."""
+    with evaluation_mode(model), substituted(model, values), mode:
         return logits(model(x))
 
 
 def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict[str, Tensor], dict[str, Tensor]]:
     """R = Σ f(1) with |θ| for θ and without batch norm, its gradient, and |θ|: all in float64."""
-    parameters = {n: p.detach().double().abs().requires_grad_() for n, p in model.named_parameters()}
-    buffers = {n: b.double().abs() if b.is_floating_point() else b.clone() for n, b in model.named_buffers()}
+    own = dict(model.named_parameters())
+    parameters = {n: p.detach().double().abs().requires_grad_() for n, p in own.items()}
+    values = {id(own[n]): p for n, p in parameters.items()}
+    values |= {id(b): b.double().abs() if b.is_floating_point() else b.clone() for b in model.buffers()}
     ones = torch.ones(1, *shape, dtype=torch.float64)
     with torch.enable_grad():
-        R = _run(model, parameters | buffers, ones, _WithoutNorm()).sum()
+        R = _run(model, values, ones, _WithoutNorm()).sum()
     if not R.requires_grad:
         return float(R), {}, parameters
     gradients = torch.autograd.grad(R, list(parameters.values()), allow_unused=True)
@@ -98,31 +98,33 @@ def outputs_of_redrawn(
     """Outputs of the model with its weights drawn again, N(0, variance of each weight tensor)."""
     generator = torch.Generator().manual_seed(seed)
     values = _values(model, dtype)
-    names = [n for n, p in model.named_parameters() if p.ndim >= 2]
-    deviation = {n: float(values[n].double().pow(2).mean().sqrt()) for n in names}
+    weights = [id(p) for p in model.parameters() if p.ndim >= 2]
+    deviation = {w: float(values[w].double().pow(2).mean().sqrt()) for w in weights}
     x = x.to(dtype)
     if x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(networks):
-        drawn = {n: torch.randn(values[n].shape, generator=generator, dtype=dtype) * deviation[n] for n in names}
+        drawn = {w: torch.randn(values[w].shape, generator=generator, dtype=dtype) * deviation[w] for w in weights}
         yield _run(model, values | drawn, x, _Statistics())
 
 
-def _values(model: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return {n: t.detach().to(dtype) if t.is_floating_point() else t.clone() for n, t in named}
+def _values(model: nn.Module, dtype: torch.dtype) -> dict[int, Tensor]:
+    """The model's own parameters and buffers, for `_run`."""
+    own = [*model.parameters(), *model.buffers()]
+    return {id(t): t.detach().to(dtype) if t.is_floating_point() else t.clone() for t in own}
 
 
 def double_backward(
     model: nn.Module, x: Tensor, cotangent: Callable[[Tensor], Tensor], theta: frozenset[str], dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """Hθ by stock autograd, for networks that `tape.py` cannot carry tangents through; `cotangent` maps f to ∂L/∂f."""
-    parameters = {n: p.detach().to(dtype).clone().requires_grad_() for n, p in model.named_parameters()}
-    buffers = {n: b.to(dtype) if b.is_floating_point() else b.clone() for n, b in model.named_buffers()}
+    own = dict(model.named_parameters())
+    parameters = {n: p.detach().to(dtype).clone().requires_grad_() for n, p in own.items()}
+    values = _values(model, dtype) | {id(own[n]): p for n, p in parameters.items()}
     names = sorted(theta)
     leaves = [parameters[n] for n in names]
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        f = _run(model, parameters | buffers, x.to(dtype), _Statistics())
+        f = _run(model, values, x.to(dtype), _Statistics())
         g = torch.autograd.grad(f, leaves, cotangent(f), create_graph=True, allow_unused=True)
         pairs = [(t, leaf) for t, leaf in zip(g, leaves, strict=True) if t is not None and t.requires_grad]
         S = sum(((t * leaf.detach()).sum() for t, leaf in pairs), torch.zeros((), dtype=dtype))

@@ -190,6 +190,10 @@ class Recorder(TorchFunctionMode):
 
     # --- what the handlers share ---------------------------------------------------------------------------------
 
+    def is_value(self, t: Any) -> bool:
+        """Whether it is a tensor of the running pass and not a parameter."""
+        return isinstance(t, Tensor) and id(t) not in self.names
+
     def name(self, t: Tensor | None) -> str:
         """The parameter's name, or nothing."""
         return "" if t is None else self.names.get(id(t), "")
@@ -443,6 +447,28 @@ def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
     return out
 
 
+def _add(recorder: Recorder, input: Any, other: Any, **kwargs: Any) -> Any:
+    """A sum of two values, the operation that cells have most of."""
+    if kwargs or not (recorder.is_value(input) and recorder.is_value(other)):
+        return NotImplemented
+    out = input + other
+    if recorder.dual:
+        a, b = recorder.tangents.get(input), recorder.tangents.get(other)
+        if a is not None or b is not None:
+            a, b = (torch.zeros_like(t) if dt is None else dt for t, dt in ((input, a), (other, b)))
+            recorder.tangents.set(out, a + b)
+    return out
+
+
+def _avg_pool(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if not recorder.is_value(input):
+        return NotImplemented
+    out = F.avg_pool2d(input, *args, **kwargs)
+    if recorder.dual and (tangent := recorder.tangents.get(input)) is not None:
+        recorder.tangents.set(out, F.avg_pool2d(tangent, *args, **kwargs))
+    return out
+
+
 def _leaky_relu(recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     out = recorder.other(F.leaky_relu, (input, negative_slope), {})
     recorder.kink(input, out)
@@ -471,6 +497,10 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     F.relu: _relu,
     torch.relu: _relu,
     torch.Tensor.relu: _relu,
+    torch.add: _add,
+    torch.Tensor.add: _add,
+    torch.Tensor.__add__: _add,
+    F.avg_pool2d: _avg_pool,
     F.leaky_relu: _leaky_relu,
     F.relu6: _relu6,
     F.dropout: _dropout,

@@ -111,7 +111,7 @@ class Tape:
         self, cotangent: Tensor, visit: Visit, batch_norm: Literal["frozen", "coupled"],
         names: Collection[str] | None = None,
     ) -> None:  # fmt: skip
-        """One backward pass of Σ_i ⟨c_i, f_i⟩ that shows (x, δ) of every recorded layer, or at least of those `names`."""
+        """One backward pass of Σ_i ⟨c_i, f_i⟩ that shows (x, δ) of every recorded layer, at least those of `names`."""
         names = self.parameters if names is None else names
         with self._switched(visit=visit, batch_norm=batch_norm, wanted=frozenset(names)):
             self._run([self.f], [cotangent], [p for n, p in self.parameters.items() if n in names])
