@@ -110,7 +110,7 @@ def _measure(estimator: Nasi, problem: Problem, step: int) -> float:
     import torch
 
     torch.set_num_threads(1)
-    return float(dict(estimator._measure(problem, 0, step))["trace"] or 0)  # type: ignore[arg-type]
+    return float(dict(estimator._step(problem, 0, step))["trace"] or 0)  # type: ignore[arg-type]
 
 
 def main() -> None:

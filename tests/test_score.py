@@ -1,11 +1,15 @@
+from dataclasses import replace
+from random import Random
+
 import pytest
 import torch
 from torch import nn
 
 import initio
 from initio.errors import InputError
-from initio.metrics import Options
-from initio.scoring import as_batch, score
+from initio.metrics import Options, evaluate
+from initio.scoring import as_batch, score, score_architecture
+from initio.spaces import get_space
 
 
 def small():
@@ -58,6 +62,18 @@ def test_costs_are_counted_on_the_architecture_as_written():
     assert score(arch, batch(), "params", settings=settings)["params"].value == sum(
         p.numel() for p in written.parameters()
     )
+
+
+@pytest.mark.parametrize("space", ["nb201", "nb101", "darts"])
+def test_counts_from_the_graph_are_those_of_the_built_network(space):
+    space = get_space(space)
+    settings = initio.NetworkSettings(cells=2, channels=4, classes=3, shape=(3, 32, 32), prune=False)
+    data = initio.noise((3, 16, 16), classes=3, batch_size=2, seed=0)  # the counts are those on the batch
+    names = ["params", "flops", "layers"]
+    for seed in range(3):
+        arch = space.sample(Random(seed))
+        built = evaluate(space.build(arch, settings), data, names)
+        assert score_architecture(arch, data, names, settings=replace(settings, prune=True)) == built
 
 
 def test_batches_come_as_pairs_and_from_loaders():

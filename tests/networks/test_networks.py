@@ -8,6 +8,7 @@ from torch import nn
 from initio import InputError, NetworkSettings, build
 from initio.graphs import Op
 from initio.networks import OPERATIONS, count, initialise
+from initio.networks.build import copied
 from initio.networks.operations import FactorizedReduce, Kit, Zero
 from initio.spaces import NB201
 
@@ -137,3 +138,28 @@ def test_gradients_reach_every_parameter_of_a_pruned_network() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         NetworkSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_repeated_cells_are_copies_that_share_nothing():
+    settings = NetworkSettings(channels=4, cells=3)
+    model = NB201.build(NB201.architecture(3, 2, 4, 1, 3, 0), settings, seed=0)
+    tensors = [*model.parameters(), *model.buffers()]
+    assert len({t.data_ptr() for t in tensors}) == len(tensors)
+    modules = [m for m in model.modules() if not isinstance(m, nn.Identity)]
+    assert len({id(m._forward_hooks) for m in modules}) == len(modules)
+    one, two = model.stage_1_cell_1.state_dict(), model.stage_1_cell_2.state_dict()
+    assert list(one) == list(two)
+    assert not torch.equal(one["edge_0_1.1.weight"], two["edge_0_1.1.weight"])
+
+
+@pytest.mark.parametrize("kind", sorted(OPERATIONS))
+def test_a_copied_operation_is_the_operation(kind):
+    made = OPERATIONS[kind](Op(kind, 4, 4, 2 if "reduce" in kind else 1), KIT)
+    initialise(made, "lecun", 0)
+    copy = copied(made)
+    assert repr(copy) == repr(made)
+    assert [type(m) for m in copy.modules()] == [type(m) for m in made.modules()]
+    mine, theirs = copy.state_dict(), made.state_dict()
+    assert list(mine) == list(theirs)
+    assert all(torch.equal(mine[n], theirs[n]) and mine[n].data_ptr() != theirs[n].data_ptr() for n in mine)
+    assert all(isinstance(p, nn.Parameter) for p in copy.parameters())

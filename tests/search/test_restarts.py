@@ -13,7 +13,7 @@ from initio.spaces import NB201, NetworkSettings
 
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
 A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1)
-SEARCHES = [Nasi(steps=4), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
+SEARCHES = [Nasi(steps=4, finalists=2, draws=1), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
 
 
 def finalist(restart: int, choices: tuple[int, ...], *traces: float) -> Settings:
@@ -79,7 +79,7 @@ def test_a_finalist_without_a_trace_comes_last() -> None:
 
 
 def test_finalists_are_measured_on_the_same_draws_once() -> None:
-    restarts = Restarts(Nasi(steps=4), 2, repeats=3)
+    restarts = Restarts(Nasi(steps=4, finalists=2, draws=1), 2, repeats=3)
     row = restarts._measure(PROBLEM, 0, A, [])
     assert restarts._measure(PROBLEM, 0, A, []) == row
     again = restarts._measure(replace(PROBLEM, batch_size=4), 0, A, [settings(restart=0, **dict(row))])

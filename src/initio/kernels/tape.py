@@ -234,12 +234,13 @@ def substituted(model: nn.Module, values: Mapping[int, Tensor]) -> Iterator[None
 
     As `torch.func.functional_call`, in a single walk over the modules.
     """
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
     old: list[tuple[dict[str, Any], str, Tensor]] = []
     try:
         for module in model.modules():
-            for table in (module._parameters, module._buffers):
+            if isinstance(module, torch.jit.ScriptModule):
+                raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
+            tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+            for table in tables:
                 for name, t in table.items():
                     if t is not None and id(t) in values:
                         old.append((table, name, t))
