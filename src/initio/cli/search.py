@@ -19,8 +19,11 @@ from initio.runs import Run
 from initio.spaces import GraphSpace, NetworkSettings, get_space
 
 if TYPE_CHECKING:
+    from initio.hybrid import Hybrid
+    from initio.pool import Progress as ScoringProgress
     from initio.search import Problem
     from initio.search import Search as Method
+    from initio.training import TrainingProgress
 
 Leading = Callable[["Problem", list[Settings]], Architecture | None]
 # channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
@@ -29,14 +32,15 @@ SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
 
 @dataclass(frozen=True)
 class Search:
-    """Chooses an architecture without training and saves the run.
+    """Chooses an architecture, without training or with a few short ones, and saves the run.
 
     Without any argument: NASI in the darts space, from noise. An option that a method has no use for is refused.
 
     Args:
         space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.
         method: how to search: nasi, from gradients; lambda-min, the best mlp by the smallest eigenvalue of its
-            infinite-width kernel; eigen-darts, the mlp search of Eigen-NAS with training.
+            infinite-width kernel; eigen-darts, the mlp search of Eigen-NAS with training. The others train --queries
+            small networks on the data for a few epochs and learn from how good they are.
         data: noise, digits, a file or a folder; docs/data.md lists all kinds.
         labels: the data's own labels, or random ones.
         seed: the same seed chooses the same architecture.
@@ -56,12 +60,20 @@ class Search:
         max_latency: upper limit on its measured time for one such image on one thread, as in 20ms or 0.5s. A time is
             noisy and belongs to this machine: the same seed may choose another architecture.
         depth: of an mlp.
+        queries: how many networks a method that trains may train; 10.
+        epochs: length of each training; 3.
+        pool: how many random architectures are scored before the first training; 200.
+        metric: the metric of hnas and zero-cost.
+        k: how many of the best ranked eigen-nas, knas and zero-cost train.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with.
     """
 
     space: str = "darts"
-    method: Literal["nasi", "lambda-min", "eigen-darts"] = "nasi"
+    method: Literal[
+        "nasi", "lambda-min", "eigen-darts", "robust", "hnas", "random", "rea", "reinforce", "bohb", "zero-cost",
+        "naswot", "knas", "eigen-nas", "te-nas",
+    ] = "nasi"  # fmt: skip
     data: str = "noise"
     labels: Literal["true", "random"] = "true"
     seed: int = 0
@@ -79,6 +91,11 @@ class Search:
     max_flops: str | None = None
     max_latency: str | None = None
     depth: int | None = None
+    queries: int | None = None
+    epochs: int | None = None
+    pool: int | None = None
+    metric: str | None = None
+    k: int | None = None
     out: str | None = None
     resume: str | None = None
 
@@ -92,18 +109,76 @@ class Search:
         if self.resume:
             run = Run.open(Path(self.resume))
             planned: Search = from_settings("search", dict(run.plan().settings), str(run.plan_path))
+            if planned._trains:
+                planned._train(run, planned.hybrid())
+                return
             problem = planned.problem()
             problem.stopwatch.known.update(run.latencies())
             planned._go_on(run, problem)
+            return
+        if self._trains:
+            hybrid = self.hybrid()
+            self._train(self._start(), hybrid)
             return
         self._search()  # bad input is refused before anything is written
         problem = self.problem()
         problem.check_limits()
         problem.batch(self.seed)
-        run = Run.start(self._folder(), SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self))))
+        run = self._start()
         for arch, seconds in problem.stopwatch.known.items():
             run.add_latency(arch, seconds)
         self._go_on(run, problem)
+
+    def _start(self) -> Run:
+        plan = SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self)))
+        return Run.start(self._folder(), plan)
+
+    # --- methods that learn from trainings ---------------------------------------------------------------------
+
+    @property
+    def _trains(self) -> bool:
+        from initio.search import QUERY_SEARCHES
+
+        return self.method in QUERY_SEARCHES
+
+    def hybrid(self) -> Hybrid:
+        """What the options say, for a method that trains."""
+        from initio.data import load
+        from initio.hybrid import Hybrid
+        from initio.search import QUERY_SEARCHES, UNSCORED
+        from initio.training import TrainingSettings
+
+        method = QUERY_SEARCHES[self.method]
+        options = self._given({"metric", "k"})
+        refused = options.keys() - {field.name for field in fields(method)}  # type: ignore[arg-type]
+        refused |= self._given({"steps", "mu", "nu", "nu_0", "max_params", "max_flops", "max_latency"}).keys()
+        refused |= {"restarts"} if self.restarts != 1 else set()
+        refused |= {"pool"} if self.pool is not None and self.method in UNSCORED else set()
+        if refused:
+            raise InputError(f"--{min(refused).replace('_', '-')} is not an option of {self.method}")
+        space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
+        channels, cells, pixels = SCORING.get("nb101" if _family(space.name) == "nb1shot1" else space.name, (None,) * 3)
+        side = self._side(pixels)
+        data = load(self.data if "@" in self.data or side is None else f"{self.data}@{side}")
+        network = NetworkSettings(self.channels or channels, self.cells or cells, data.classes, data.shape)
+        pool = 0 if self.method in UNSCORED else 200 if self.pool is None else self.pool
+        training = TrainingSettings(epochs=3 if self.epochs is None else self.epochs)
+        queries = 10 if self.queries is None else self.queries
+        return Hybrid(method(**options), space, data, network, queries, pool, training, self.seed, self.batch_size)
+
+    def _train(self, run: Run, hybrid: Hybrid) -> None:
+        line = Line()
+        result = hybrid.run(
+            run.folder, rows=run.rows(), on_row=run.append, on_scoring=line.scoring, on_training=line.training,
+            on_note=line.note,
+        )  # fmt: skip
+        line.close()
+        run.finish(result)
+        best = max(float(str(dict(row)["value"])) for row in result.trace)
+        trained = f"{result.cost.queries} networks trained for {hybrid.training.epochs} epochs"
+        report(run, hybrid.space, f"best validation accuracy, {best:.2f} %, of {trained}")
+
+    # --- methods that train nothing ----------------------------------------------------------------------------
 
     def _go_on(self, run: Run, problem: Problem) -> None:
         search = self._search()
@@ -118,7 +193,7 @@ class Search:
         result = search.run(problem, seed=self.seed, rows=rows, on_row=on_row)
         progress.close()
         run.finish(result)
-        report(run, problem, search.summary(problem, result))
+        report(run, problem.space, search.summary(problem, result), problem)
 
     def _search(self) -> Method:
         """The method with its own settings, and its restarts."""
@@ -183,17 +258,17 @@ class Search:
         return next(folder for folder in (stem, *taken) if not folder.exists())
 
 
-def report(run: Run, problem: Problem, why: str) -> None:
+def report(run: Run, space: GraphSpace, why: str, problem: Problem | None = None) -> None:
     """Draws what a finished run chose and says why, and where the run is."""
     from initio.report import draw_text
     from initio.search.limits import milliseconds
 
-    result, space = run.result(), problem.space
+    result = run.result()
     arch = result.chosen[0]
     print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
     print(f"\nchosen  {space.format(arch)}")
     print(f"why     {why}")
-    if (limit := problem.limits.max_latency) is not None:
+    if problem is not None and (limit := problem.limits.max_latency) is not None:
         print(f"latency {milliseconds(problem.latency(arch))} measured here, at most {milliseconds(limit)} asked for")
     print(f"cost    {result.cost.scorings} scorings, {result.cost.seconds:.0f} s, {result.cost.peak_bytes >> 20} MB")
     print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
@@ -238,6 +313,41 @@ def _seconds(option: str, text: str | None) -> float | None:
     if not match or not float(match[1]):
         raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
     return float(match[1]) / {"us": 1e6, "ms": 1e3, "s": 1}[match[2]]
+
+
+class Line:
+    """One line on stderr for a search that trains, rewritten in a terminal, rare elsewhere."""
+
+    def __init__(self) -> None:
+        self.terminal, self.shown, self.trained = sys.stderr.isatty(), 0.0, 0
+
+    def scoring(self, progress: ScoringProgress) -> None:
+        """The pool at initialisation."""
+        self._show(f"{progress.phase}: {progress.done} of {progress.total}")
+
+    def training(self, at: TrainingProgress) -> None:
+        """The network that is being trained."""
+        if at.epoch == 1 and at.batch == 1:
+            self.trained += 1
+        self._show(
+            f"training {self.trained}: epoch {at.epoch} of {at.epochs}, batch {at.batch} of {at.batches}, "
+            f"loss {at.loss:.2f}, {at.accuracy:.0f} %, {at.left:.0f} s left"
+        )
+
+    def note(self, sentence: str) -> None:
+        """Something the user should know."""
+        print(f"{chr(10) * self.terminal}{sentence}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Leaves the terminal clean."""
+        if self.terminal:
+            print(file=sys.stderr)
+
+    def _show(self, text: str) -> None:
+        now = time.monotonic()
+        if self.terminal or now - self.shown > 10:
+            self.shown = now
+            print(f"\r{text:<100}" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr)
 
 
 class Progress:

@@ -37,9 +37,12 @@ QUERY_SEARCHES: dict[str, type[QuerySearch]] = {  # that learn from trainings
     "te-nas": TeNas,
 }
 
+UNSCORED = frozenset({"random", "rea", "reinforce", "bohb", "te-nas"})  # that need no scores of a pool
+
 __all__ = [
     "QUERY_SEARCHES",
     "SEARCHES",
+    "UNSCORED",
     "Bohb",
     "Budget",
     "EigenDarts",

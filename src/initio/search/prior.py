@@ -1,16 +1,21 @@
-"""What metrics say before anything is trained: one standardised column a metric, and one that combines them.
+"""What metrics say before anything is trained: one column a metric, and one that combines them.
 
-A metric counts by its rank alone: z = −log(rank / (n + 1)), rank 1 for the best, standardised. So no scale is needed,
-and an architecture at the very top of one metric is worth more than one that is slightly above the middle in all.
+**Ranks.** A metric counts by its rank alone: z = −log(rank / (n + 1)), rank 1 for the best, standardised. So no scale is
+needed, and the very top of one metric is worth more than being slightly above the middle in all.
 
-Metrics repeat each other: ten gradient norms are one opinion. If every metric is equally valid but their errors
-correlate as the metrics do, the best combination is that of generalised least squares,
+**Smoothing.** A metric is measured with one initialisation on one batch; another draw gives another value. Architectures
+that differ in one decision should have similar values, so each column is regressed on the decisions (kernel ridge with
+landmarks, the penalty by generalised cross-validation). With R² the share that the decisions explain out of sample, a
+value becomes R² · prediction + (1 − R²) · value, and an undefined one its prediction. Nothing is trained for that.
 
-    w ∝ (C + λ I)⁻¹ e,
+**Combination.** Metrics repeat each other: ten gradient norms are one opinion. If all metrics are equally valid but
+their errors correlate as the metrics do, generalised least squares combines them best,
 
-with C the correlations of the columns and e the validity, 1 for a metric that is believed. λ is the share of a
-metric's variance that is its own noise. A metric that nobody knows, or that contradicts the others, has
-e = its agreement with the rest, so a column with the wrong sign is turned around and a random one is ignored.
+    w ∝ (C + Λ)⁻¹ e,
+
+C the correlations of the columns, Λ the variance of what noise is left in them, e the validity, 1 for a metric that is
+believed. A metric that nobody knows, or that contradicts the others, has e = its agreement with the rest: a column with
+the wrong sign is turned around and a random one is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-NOISE = 0.1  # λ: the share of a metric's variance that another initialisation and batch would change
+FLOOR = 0.01  # of Λ: no metric is exact
+LANDMARKS = 300
+FITTED = 4000  # rows that a smoothing is fitted on
+PENALTIES = tuple(10.0**k for k in range(-3, 4))
+REACH = 2.0  # of the smoothing kernel, in mean distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +38,7 @@ class Prior:
     """Columns of n architectures.
 
     Args:
-        mean: (n,) the combination, standardised; larger is better. Zero where no metric is defined.
+        mean: (n,) the combination, standardised; larger is better. Zero where nothing is known.
         columns: (n, J) the metrics in coordinates that do not correlate, of variance 1/J: what weights may change.
     """
 
@@ -37,24 +46,23 @@ class Prior:
     columns: np.ndarray
 
 
-def combine(values: Mapping[str, np.ndarray], signs: Mapping[str, int], n: int) -> Prior:
-    """The prior of n architectures from their metrics; `signs` has ±1 for each metric whose direction is known."""
+def combine(values: Mapping[str, np.ndarray], signs: Mapping[str, int], features: np.ndarray) -> Prior:
+    """The prior of the architectures with these rows of features; `signs` has ±1 for each metric that is known."""
+    n = len(features)
     usable = {name: z for name, given in values.items() if (z := log_rank(given, signs.get(name, 1))) is not None}
     if not usable:
         return Prior(np.zeros(n), np.zeros((n, 0)))
-    Z, known = np.column_stack(list(usable.values())), np.array([name in signs for name in usable])
-    C = correlations(Z)
-    e = validity(C, known)
-    defined = ~np.isnan(Z)
+    smooth = Smoother(features)
+    smoothed = [smooth(z) for z in usable.values()]
+    Z = np.column_stack([column for column, _ in smoothed])
+    noise = np.diag([FLOOR + left for _, left in smoothed])
+    C = Z.T @ Z / n
+    e = validity(C, np.array([name in signs for name in usable]))
     J = len(e)
-    eigenvalues, U = np.linalg.eigh(C + NOISE * np.eye(J))
-    eigenvalues = np.maximum(eigenvalues, NOISE)  # C of incomplete columns may fall short of semi-definite
+    eigenvalues, U = np.linalg.eigh(C + noise)
     w = U @ ((U.T @ e) / eigenvalues)
-    filled = np.where(defined, Z, 0.0)
-    filled = np.where(defined, Z, _guess(filled, defined, C))
-    mean = standardised(filled @ w)
-    columns = filled @ (U / np.sqrt(eigenvalues)) / np.sqrt(J)
-    return Prior(mean, columns - columns.mean(axis=0))
+    columns: np.ndarray = Z @ (U / np.sqrt(eigenvalues * J))
+    return Prior(standardised(Z @ w), columns)
 
 
 def log_rank(values: np.ndarray, sign: int) -> np.ndarray | None:
@@ -80,16 +88,57 @@ def standardised(x: np.ndarray) -> np.ndarray:
     return result
 
 
-def correlations(Z: np.ndarray) -> np.ndarray:
-    """Of the columns, each pair where both are defined."""
-    defined = (~np.isnan(Z)).astype(float)
-    filled = np.nan_to_num(Z)
-    count = np.maximum(defined.T @ defined, 1.0)
-    mean_a, mean_b = filled.T @ defined / count, defined.T @ filled / count
-    covariance = filled.T @ filled / count - mean_a * mean_b
-    var_a = (filled**2).T @ defined / count - mean_a**2
-    C: np.ndarray = covariance / np.sqrt(np.maximum(var_a * var_a.T, 1e-12))
-    return np.clip(C, -1.0, 1.0)
+class Smoother:
+    """Regression of columns on features: k(a, b) = exp(−|a − b|² / (REACH · mean)), by a few landmarks."""
+
+    def __init__(self, features: np.ndarray) -> None:
+        rng = np.random.default_rng(0)
+        X = np.unique(features, axis=0)
+        landmarks = X[rng.permutation(len(X))[:LANDMARKS]]
+        distances = _squares(features, landmarks)
+        unit = distances.mean()
+        K = np.exp(-distances / (REACH * unit)) if unit > 0 else np.ones_like(distances)
+        own = np.exp(-_squares(landmarks, landmarks) / (REACH * unit)) if unit > 0 else np.ones((1, 1))
+        values, vectors = np.linalg.eigh(own)
+        kept = values > 1e-8 * values.max()
+        self.basis: np.ndarray = K @ (vectors[:, kept] / np.sqrt(values[kept]))
+
+    def __call__(self, z: np.ndarray) -> tuple[np.ndarray, float]:
+        """The column, smoothed, filled and standardised; and the variance of the noise that is left in it."""
+        defined = np.flatnonzero(~np.isnan(z))
+        rows = np.random.default_rng(1).permutation(defined)[:FITTED]
+        centre = z[rows].mean()
+        prediction, error, freedom = _ridge(self.basis, rows, z[rows] - centre)
+        explained = min(max(1 - error / max(z[rows].var(), 1e-12), 0.0), 1.0)
+        out = explained * prediction + centre
+        out[defined] += (1 - explained) * (z[defined] - centre)
+        left = explained**2 * error * freedom / len(rows) + (1 - explained) ** 2 * error
+        return standardised(out), left / max(out.var(), 1e-12)
+
+
+def _squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    squares: np.ndarray = (A**2).sum(1)[:, None] + (B**2).sum(1)[None, :] - 2 * A @ B.T
+    return np.maximum(squares, 0.0)
+
+
+def _ridge(basis: np.ndarray, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Predictions for all rows, the cross-validated error, and the degrees of freedom, at the best penalty."""
+    B, n = basis[rows], len(rows)
+    values, V = np.linalg.eigh(B.T @ B)
+    values = np.maximum(values, 0.0)
+    rotated, target = B @ V, V.T @ (B.T @ z)
+    best: tuple[float, float, np.ndarray] | None = None
+    for penalty in PENALTIES:
+        freedom = float((values / (values + penalty)).sum())
+        if freedom > 0.9 * n:
+            continue
+        coefficients = target / (values + penalty)
+        error = float(np.mean((z - rotated @ coefficients) ** 2) / (1 - freedom / n) ** 2)
+        if best is None or error < best[0]:
+            best = error, freedom, coefficients
+    if best is None:
+        return np.zeros(len(basis)), float(z.var()), 0.0
+    return basis @ (V @ best[2]), best[0], best[1]
 
 
 def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -98,21 +147,13 @@ def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
     Where no metric is known, all are taken to be better when larger, and the majority decides.
     """
     judges = known if known.any() else np.ones(len(C), dtype=bool)
+    if judges.sum() == 1:  # it is right, and the others are as good as they agree with it
+        e: np.ndarray = np.where(judges, 1.0, C[:, judges].ravel())
+        return e
     others = np.where(judges[None, :], C, 0.0)
     np.fill_diagonal(others, 0.0)
-    n_others = np.maximum(judges.sum() - judges, 1)
-    agreement = others.sum(axis=1) / n_others
+    agreement = others.sum(axis=1) / (judges.sum() - judges)
     usual = np.median(agreement[judges])
-    if judges.sum() == 1 and known.any():  # one known metric: it is right, and the others are as good as they agree
-        return np.where(known, 1.0, agreement)
-    if usual <= 0:
-        return np.where(known, 1.0, 0.0)
-    e: np.ndarray = np.clip(2 * agreement / usual, np.where(known, 0.0, -1.0), 1.0)
-    return e
-
-
-def _guess(filled: np.ndarray, defined: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """For each missing value the regression on the row's defined ones, as if those agreed among themselves."""
-    weights = np.where(defined, 1.0, 0.0)
-    guess: np.ndarray = filled @ C / np.maximum(weights @ np.abs(C), 1e-12)
-    return guess
+    if usual <= 0:  # they do not agree on anything: believe what is known
+        return judges.astype(float)
+    return np.clip(2 * agreement / usual, np.where(known, 0.0, -1.0), 1.0)
