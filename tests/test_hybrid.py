@@ -31,16 +31,16 @@ def test_the_best_trained_is_chosen_and_an_interrupted_run_ends_alike(tmp_path: 
     assert tuple(heard) == whole.trace
     assert whole.cost.scorings <= 6
 
-    class Stopped(Exception):
+    class StoppedError(Exception):
         pass
 
     def stop(row: Settings) -> None:
         heard.append(row)
-        raise Stopped
+        raise StoppedError
 
     heard.clear()
     (tmp_path / "parts").mkdir()
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         hybrid().run(tmp_path / "parts", on_row=stop)
     again = hybrid().run(tmp_path / "parts", rows=heard)
     assert again.chosen == whole.chosen

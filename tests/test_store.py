@@ -155,6 +155,19 @@ def test_scores_that_come_with_the_package_are_found_by_name(tmp_path: Path, mon
         find_store("nb101")
 
 
+def test_adding_a_store_keeps_what_was_there(path: Path, tmp_path: Path) -> None:
+    batch = noise((3, 2, 2), classes=2, batch_size=3, seed=0)
+    with Store(path) as a, Store(tmp_path / "other.db") as b:
+        a.put([score(1.0), score(2.0, seed=1)])
+        b.put([score(9.0, seed=1), score(3.0, seed=2, cells=5)])
+        b.describe(batch)
+        assert a.add(b) == 1
+        assert sorted(e.value or 0 for e in a.evaluations()) == [1.0, 2.0, 3.0]
+        assert a.add(b) == 0
+        known = a._db.execute("SELECT source FROM data").fetchall()
+    assert known == [(batch.source,)]
+
+
 def test_differences(path: Path, tmp_path: Path) -> None:
     with Store(path) as a, Store(tmp_path / "other.db") as b:
         a.put([score(1.0), score(2.0, seed=1), score(3.0, seed=2), score(4.0, seed=3)])

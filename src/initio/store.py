@@ -190,6 +190,16 @@ class Store:
                 (batch.fingerprint, batch.source, len(batch)),
             )
 
+    def add(self, other: Store) -> int:
+        """Writes all that another store has and this one does not, and says how many scores that were."""
+        before = len(self)
+        with other._sentences():
+            data = other._db.execute("SELECT fingerprint, source, size FROM data").fetchall()
+        with self._sentences(), self._transaction():
+            self._db.executemany("INSERT INTO data VALUES (?, ?, ?) ON CONFLICT DO NOTHING", data)
+        self.put(other.evaluations())
+        return len(self) - before
+
     def _row_key(self, e: Evaluation) -> tuple[str, str, int, str]:
         return e.architecture.space, _choices_text(e.architecture), self._settings_id(e.settings), e.data
 

@@ -1,4 +1,4 @@
-"""`initio store info A`, `initio store diff A B`."""
+"""`initio store info A`, `initio store diff A B`, `initio store A --add B`, `initio store A --pack B.xz`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,26 @@ class Store:
         path: the store, or the name of scores that come with Initio.
         info: say what it holds; this is what happens when nothing else is asked.
         diff: compare it with this store; the exit code is 1 if a score differs.
+        add: write into it what this store has and it does not, as from another machine.
         pack: write a small read-only copy to this file, which must end in .xz.
     """
 
     path: str
     info: bool = False
     diff: str | None = None
+    add: str | None = None
     pack: str | None = None
 
     SHORT: ClassVar[dict[str, str]] = {"info": "--info", "diff": "--diff"}  # words, as in `initio store diff A B`
 
     def run(self) -> None:
         """Prints what there is, or what differs."""
-        if (self.info, self.diff is not None, self.pack is not None).count(True) > 1:
-            raise InputError("say one thing to do with the store: info, diff or --pack")
+        if (self.info, self.diff is not None, self.add is not None, self.pack is not None).count(True) > 1:
+            raise InputError("say one thing to do with the store: info, diff, --add or --pack")
+        if self.add is not None:
+            with OpenStore(find_store(self.add), read_only=True) as other, OpenStore(Path(self.path)) as store:
+                print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")
+            return
         if self.diff is not None:
             if _print_differences(find_store(self.diff), find_store(self.path)):
                 raise SystemExit(1)
