@@ -1,14 +1,13 @@
-"""How much two architectures have in common, in four ways that need nothing but what every space says.
+"""How much two architectures have in common, in three ways that need nothing but what every space says.
 
 Each way describes an architecture by a bag of tokens (token -> weight), and the distance of two architectures is the
 weight of what they do not share, d(a, b) = |a| + |b| − 2 Σ min(a, b):
 
 - decisions: the options that are chosen, as `Space.active` names them;
-- places: nodes and edges of the drawn cells, where they stand, without what cannot reach the output;
-- paths: the sequences of operations from an input to the output, identities left out, wherever they stand;
+- paths: the sequences of operations from an input to the output of a drawn cell, identities left out;
 - motifs: operations, and nodes with what goes in and out (one round of Weisfeiler and Lehman).
 
-The first two know positions, the last two do not change when nodes are renamed. Options with similar names are similar:
+The first knows positions; the others do not change when nodes are renamed, nor by what cannot reach the output. Options with similar names are similar:
 `nor_conv_1x1` and `nor_conv_3x3` share two of three words, and numbers are near when they are near in order.
 """
 
@@ -29,7 +28,7 @@ from initio.spaces.base import Cell, Edge
 
 Bag = dict[Hashable, float]
 
-WAYS = ("decisions", "places", "paths", "motifs")
+WAYS = ("decisions", "paths", "motifs")
 MAX_PATHS = 256  # of one cell; where there are more, paths say too little for what they cost
 SAME_VALUE = (IDENTITY, "skip_connect", "skip", "")  # labels that a path leaves out
 
@@ -77,10 +76,24 @@ def bags(space: Space, arch: Architecture) -> tuple[Bag, ...]:
     cells = [_Live(cell) for cell in space.cells(arch)]
     return (
         _decisions(space, arch),
-        _sum(cell.places() for cell in cells),
         _sum(cell.paths() for cell in cells),
         _sum(cell.motifs() for cell in cells),
     )
+
+
+def one_hot(space: Space, archs: Sequence[Architecture]) -> np.ndarray:
+    """A row of numbers an architecture, such that |a − b|² is twice the weight of the decisions that differ."""
+    choices = np.array([arch.choices for arch in archs], dtype=np.intp).reshape(len(archs), len(space.decisions))
+    blocks = []
+    for place, decision in enumerate(space.decisions):
+        tokens: dict[Hashable, int] = {}
+        rows = [described(decision.options, option) for option in range(len(decision))]
+        block = np.zeros((len(decision), sum(map(len, rows))))
+        for option, row in enumerate(rows):
+            for token, weight in row:
+                block[option, tokens.setdefault(token, len(tokens))] = weight**0.5
+        blocks.append(block[:, : len(tokens)][choices[:, place]])
+    return np.concatenate(blocks, axis=1)
 
 
 def _decisions(space: Space, arch: Architecture) -> Bag:
@@ -125,17 +138,6 @@ class _Live:
         for edge in self.edges:
             self.into[edge.target].append(edge)
             self.out[edge.source].append(edge)
-
-    def places(self) -> Bag:
-        """Where each label stands; numbers are not labels."""
-        out: Bag = {}
-        for edge in self.edges:
-            for token, weight in described((edge.label,), 0):
-                out[(self.name, edge.source, edge.target, token)] = weight
-        for v, label in self.nodes.items():
-            for token, weight in described((label,), 0):
-                out[(self.name, v, token)] = weight
-        return out
 
     def paths(self) -> Bag:
         """Each sequence of labels and how many paths have it; nothing when there are too many."""

@@ -27,8 +27,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 FLOOR = 0.01  # of Λ: no metric is exact
-LANDMARKS = 300
-FITTED = 4000  # rows that a smoothing is fitted on
+LANDMARKS = 200
+FITTED = 3000  # rows that a smoothing is fitted on
 PENALTIES = tuple(10.0**k for k in range(-3, 4))
 REACH = 2.0  # of the smoothing kernel, in mean distances
 
@@ -52,10 +52,8 @@ def combine(values: Mapping[str, np.ndarray], signs: Mapping[str, int], features
     usable = {name: z for name, given in values.items() if (z := log_rank(given, signs.get(name, 1))) is not None}
     if not usable:
         return Prior(np.zeros(n), np.zeros((n, 0)))
-    smooth = Smoother(features)
-    smoothed = [smooth(z) for z in usable.values()]
-    Z = np.column_stack([column for column, _ in smoothed])
-    noise = np.diag([FLOOR + left for _, left in smoothed])
+    Z, left = smoothed(np.column_stack(list(usable.values())), features)
+    noise = np.diag(FLOOR + left)
     C = Z.T @ Z / n
     e = validity(C, np.array([name in signs for name in usable]))
     J = len(e)
@@ -88,32 +86,39 @@ def standardised(x: np.ndarray) -> np.ndarray:
     return result
 
 
-class Smoother:
-    """Regression of columns on features: k(a, b) = exp(−|a − b|² / (REACH · mean)), by a few landmarks."""
+def smoothed(Z: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns smoothed, filled and standardised, and the variance of the noise that is left in each."""
+    B = basis(features)
+    out, left = np.empty_like(Z), np.empty(Z.shape[1])
+    defined = ~np.isnan(Z)
+    masks: dict[bytes, list[int]] = {}
+    for j in range(Z.shape[1]):
+        masks.setdefault(defined[:, j].tobytes(), []).append(j)
+    for columns in masks.values():  # those that are defined for the same architectures share a factorisation
+        there = np.flatnonzero(defined[:, columns[0]])
+        rows = np.random.default_rng(0).permutation(there)[:FITTED]
+        ridge = _Ridge(B, rows)
+        for j in columns:
+            z, centre = Z[:, j], Z[rows, j].mean()
+            prediction, error, freedom = ridge.fit(z[rows] - centre)
+            explained = min(max(1 - error / max(z[rows].var(), 1e-12), 0.0), 1.0)
+            column = explained * prediction
+            column[there] += (1 - explained) * (z[there] - centre)
+            remains = error * (explained**2 * freedom / len(rows) + (1 - explained) ** 2)
+            out[:, j], left[j] = standardised(column), remains / max(column.var(), 1e-12)
+    return out, left
 
-    def __init__(self, features: np.ndarray) -> None:
-        rng = np.random.default_rng(0)
-        X = np.unique(features, axis=0)
-        landmarks = X[rng.permutation(len(X))[:LANDMARKS]]
-        distances = _squares(features, landmarks)
-        unit = distances.mean()
-        K = np.exp(-distances / (REACH * unit)) if unit > 0 else np.ones_like(distances)
-        own = np.exp(-_squares(landmarks, landmarks) / (REACH * unit)) if unit > 0 else np.ones((1, 1))
-        values, vectors = np.linalg.eigh(own)
-        kept = values > 1e-8 * values.max()
-        self.basis: np.ndarray = K @ (vectors[:, kept] / np.sqrt(values[kept]))
 
-    def __call__(self, z: np.ndarray) -> tuple[np.ndarray, float]:
-        """The column, smoothed, filled and standardised; and the variance of the noise that is left in it."""
-        defined = np.flatnonzero(~np.isnan(z))
-        rows = np.random.default_rng(1).permutation(defined)[:FITTED]
-        centre = z[rows].mean()
-        prediction, error, freedom = _ridge(self.basis, rows, z[rows] - centre)
-        explained = min(max(1 - error / max(z[rows].var(), 1e-12), 0.0), 1.0)
-        out = explained * prediction + centre
-        out[defined] += (1 - explained) * (z[defined] - centre)
-        left = explained**2 * error * freedom / len(rows) + (1 - explained) ** 2 * error
-        return standardised(out), left / max(out.var(), 1e-12)
+def basis(features: np.ndarray) -> np.ndarray:
+    """Coordinates in which the kernel exp(−|a − b|² / (REACH · mean)) is a product, by a few landmarks."""
+    rows = np.random.default_rng(0).permutation(len(features))[:LANDMARKS]
+    landmarks = np.unique(features[rows], axis=0)
+    between = _squares(landmarks, landmarks)
+    unit = REACH * max(float(between.mean()), 1e-12)
+    values, vectors = np.linalg.eigh(np.exp(-between / unit))
+    kept = values > 1e-6 * values.max()
+    coordinates: np.ndarray = np.exp(-_squares(features, landmarks) / unit) @ (vectors[:, kept] / np.sqrt(values[kept]))
+    return coordinates
 
 
 def _squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -121,24 +126,24 @@ def _squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.maximum(squares, 0.0)
 
 
-def _ridge(basis: np.ndarray, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Predictions for all rows, the cross-validated error, and the degrees of freedom, at the best penalty."""
-    B, n = basis[rows], len(rows)
-    values, V = np.linalg.eigh(B.T @ B)
-    values = np.maximum(values, 0.0)
-    rotated, target = B @ V, V.T @ (B.T @ z)
-    best: tuple[float, float, np.ndarray] | None = None
-    for penalty in PENALTIES:
-        freedom = float((values / (values + penalty)).sum())
-        if freedom > 0.9 * n:
-            continue
-        coefficients = target / (values + penalty)
-        error = float(np.mean((z - rotated @ coefficients) ** 2) / (1 - freedom / n) ** 2)
-        if best is None or error < best[0]:
-            best = error, freedom, coefficients
-    if best is None:
-        return np.zeros(len(basis)), float(z.var()), 0.0
-    return basis @ (V @ best[2]), best[0], best[1]
+class _Ridge:
+    """Ridge regression on some rows of a basis, the penalty by generalised cross-validation."""
+
+    def __init__(self, B: np.ndarray, rows: np.ndarray) -> None:
+        values, V = np.linalg.eigh(B[rows].T @ B[rows])
+        self.values, self.rotated, self.rows = np.maximum(values, 0.0), B @ V, rows
+
+    def fit(self, z: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """Predictions for all rows, the cross-validated error, and the degrees of freedom."""
+        A, n = self.rotated[self.rows], len(z)
+        target, best = A.T @ z, (float(z.var()), 0.0, np.zeros(len(self.values)))
+        for penalty in PENALTIES:
+            freedom = float((self.values / (self.values + penalty)).sum())
+            coefficients = target / (self.values + penalty)
+            if freedom < 0.9 * n:
+                error = float(np.mean((z - A @ coefficients) ** 2) / (1 - freedom / n) ** 2)
+                best = min(best, (error, freedom, coefficients), key=lambda found: found[0])
+        return self.rotated @ best[2], best[0], best[1]
 
 
 def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Query
-from initio.search.encoding import WAYS, Encoder
+from initio.search.encoding import WAYS, Encoder, one_hot
 from initio.search.gaussian_process import (
     FULL_GRID,
     Model,
@@ -36,8 +36,9 @@ from initio.search.gaussian_process import (
 from initio.search.prior import Prior, combine
 from initio.search.queries import Proposals, Task
 from initio.search.scores import Scores
+from initio.spaces import Space
 
-MIXTURES = np.vstack([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))])  # all ways together, and each alone
+MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
 PAIRS = 2000  # random pairs that give the mean distance
 ENUMERATED = 20_000  # a space without a pool is listed up to this size, sampled beyond
 
@@ -131,7 +132,7 @@ class Pool:
             self.archs = _drawn(task, Random(f"robust pool {seed}"))
         self.grows = not task.pool
         self.number = {arch: k for k, arch in enumerate(self.archs)}
-        self.prior = _prior(task.scores, self.archs)
+        self.prior = _prior(task.space, task.scores, self.archs)
         self._classes: dict[int, int] = {}
         self._names: dict[Architecture, int] = {}
 
@@ -226,7 +227,7 @@ def _drawn(task: Task, rng: Random) -> list[Architecture]:
     return list(dict.fromkeys(drawn))
 
 
-def _prior(scores: Scores | None, archs: Sequence[Architecture]) -> Prior:
+def _prior(space: Space, scores: Scores | None, archs: Sequence[Architecture]) -> Prior:
     if scores is None or not len(scores) or not scores.metrics:
         return Prior(np.zeros(len(archs)), np.zeros((len(archs), 0)))
     from initio.metrics import METRICS
@@ -234,4 +235,4 @@ def _prior(scores: Scores | None, archs: Sequence[Architecture]) -> Prior:
     index = np.array([scores.rows.get(arch, -1) for arch in archs], dtype=np.intp)
     values = {name: np.where(index >= 0, scores[name][index], np.nan) for name in scores.metrics}
     signs = {name: 1 if METRICS[name].higher_is_better else -1 for name in scores.metrics if name in METRICS}
-    return combine(values, signs, len(archs))
+    return combine(values, signs, one_hot(space, archs))
