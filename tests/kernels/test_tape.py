@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from initio import InputError
-from initio.kernels.tape import evaluation_mode, record, substituted
+from initio.kernels.parts import Parts
+from initio.kernels.tape import record
 
 
 class Tied(nn.Module):
@@ -35,10 +36,18 @@ def x():
     return torch.randn(5, 4, 6, 6, generator=torch.Generator().manual_seed(1))
 
 
-def test_tied_tensors_are_substituted_together_and_come_back(model, x):
+def test_parts_are_what_torch_finds(model):
+    parts = Parts(nn.Sequential(model, model.norm, nn.ModuleDict({"a": nn.BatchNorm1d(2, affine=False)})))
+    whole = parts.modules[0]
+    assert parts.modules == list(whole.modules())
+    assert [(n, id(p)) for n, p in parts.parameters.items()] == [(n, id(p)) for n, p in whole.named_parameters()]
+    assert [id(b) for b in parts.buffers] == [id(b) for b in whole.buffers()]
+
+
+def test_tied_tensors_are_replaced_together_and_come_back(model, x):
     before = {name: id(t) for name, t in model.state_dict(keep_vars=True).items()}
     zero = torch.zeros_like(model.first.weight)
-    with substituted(model, {id(model.first.weight): zero}):
+    with Parts(model).replaced({id(model.first.weight): zero}):
         assert model.first.weight is zero
         assert model.second.weight is zero
         expected = torch.func.functional_call(model, {}, (x,))
@@ -51,8 +60,8 @@ def test_tensors_and_flags_come_back_after_an_error(model):
     model.norm.eval()
     with (
         pytest.raises(ZeroDivisionError),
-        evaluation_mode(model),
-        substituted(model, {id(weight): torch.zeros_like(weight)}),
+        Parts(model).evaluated(),
+        Parts(model).replaced({id(weight): torch.zeros_like(weight)}),
     ):
         raise ZeroDivisionError
     assert model.second.weight is weight

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from initio.kernels.tape import evaluation_mode, logits, substituted
+from initio.kernels.parts import Parts
+from initio.kernels.tape import logits
 
 _BATCH_NORMS = {F.batch_norm}
 _RELUS = {F.relu, torch.relu, torch.Tensor.relu, torch.relu_, F.leaky_relu, F.relu6}
@@ -61,21 +62,23 @@ def _batch_norm(
     return F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
 
 
-def _run(model: nn.Module, values: Mapping[int, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
+def _run(parts: Parts, values: Mapping[int, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
     """f(x) with values[id(t)] in the place of a parameter or buffer t."""
-    with evaluation_mode(model), substituted(model, values), mode:
+    model = parts.modules[0]
+    with parts.evaluated(), parts.replaced(values), mode:
         return logits(model(x))
 
 
 def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict[str, Tensor], dict[str, Tensor]]:
     """R = Σ f(1) with |θ| for θ and without batch norm, its gradient, and |θ|: all in float64."""
-    own = dict(model.named_parameters())
+    parts = Parts(model)
+    own = parts.parameters
     parameters = {n: p.detach().double().abs().requires_grad_() for n, p in own.items()}
     values = {id(own[n]): p for n, p in parameters.items()}
-    values |= {id(b): b.double().abs() if b.is_floating_point() else b.clone() for b in model.buffers()}
+    values |= {id(b): b.double().abs() if b.is_floating_point() else b.clone() for b in parts.buffers}
     ones = torch.ones(1, *shape, dtype=torch.float64)
     with torch.enable_grad():
-        R = _run(model, values, ones, _WithoutNorm()).sum()
+        R = _run(parts, values, ones, _WithoutNorm()).sum()
     if not R.requires_grad:
         return float(R), {}, parameters
     gradients = torch.autograd.grad(R, list(parameters.values()), allow_unused=True)
@@ -86,8 +89,8 @@ def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict
 @torch.no_grad()
 def activation_patterns(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float32) -> np.ndarray | None:
     """The signs of all ReLU inputs, packed in bytes: one row for each input, or None without ReLUs."""
-    mode = _Patterns()
-    _run(model, _values(model, dtype), x.to(dtype), mode)
+    mode, parts = _Patterns(), Parts(model)
+    _run(parts, _values(parts, dtype), x.to(dtype), mode)
     return np.concatenate(mode.signs, axis=1) if mode.signs else None
 
 
@@ -97,20 +100,21 @@ def outputs_of_redrawn(
 ) -> Iterator[Tensor]:
     """Outputs of the model with its weights drawn again, N(0, variance of each weight tensor)."""
     generator = torch.Generator().manual_seed(seed)
-    values = _values(model, dtype)
-    weights = [id(p) for p in model.parameters() if p.ndim >= 2]
+    parts = Parts(model)
+    values = _values(parts, dtype)
+    weights = [id(p) for p in parts.parameters.values() if p.ndim >= 2]
     deviation = {w: float(values[w].double().pow(2).mean().sqrt()) for w in weights}
     x = x.to(dtype)
     if x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(networks):
         drawn = {w: torch.randn(values[w].shape, generator=generator, dtype=dtype) * deviation[w] for w in weights}
-        yield _run(model, values | drawn, x, _Statistics())
+        yield _run(parts, values | drawn, x, _Statistics())
 
 
-def _values(model: nn.Module, dtype: torch.dtype) -> dict[int, Tensor]:
+def _values(parts: Parts, dtype: torch.dtype) -> dict[int, Tensor]:
     """The model's own parameters and buffers, for `_run`."""
-    own = [*model.parameters(), *model.buffers()]
+    own = [*parts.parameters.values(), *parts.buffers]
     return {id(t): t.detach().to(dtype) if t.is_floating_point() else t.clone() for t in own}
 
 
@@ -118,13 +122,14 @@ def double_backward(
     model: nn.Module, x: Tensor, cotangent: Callable[[Tensor], Tensor], theta: frozenset[str], dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """Hθ by stock autograd, for networks that `tape.py` cannot carry tangents through; `cotangent` maps f to ∂L/∂f."""
-    own = dict(model.named_parameters())
+    parts = Parts(model)
+    own = parts.parameters
     parameters = {n: p.detach().to(dtype).clone().requires_grad_() for n, p in own.items()}
-    values = _values(model, dtype) | {id(own[n]): p for n, p in parameters.items()}
+    values = _values(parts, dtype) | {id(own[n]): p for n, p in parameters.items()}
     names = sorted(theta)
     leaves = [parameters[n] for n in names]
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        f = _run(model, values, x.to(dtype), _Statistics())
+        f = _run(parts, values, x.to(dtype), _Statistics())
         g = torch.autograd.grad(f, leaves, cotangent(f), create_graph=True, allow_unused=True)
         pairs = [(t, leaf) for t, leaf in zip(g, leaves, strict=True) if t is not None and t.requires_grad]
         S = sum(((t * leaf.detach()).sum() for t, leaf in pairs), torch.zeros((), dtype=dtype))

@@ -21,7 +21,7 @@ cycle through autograd's graph would never be freed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -31,10 +31,11 @@ from torch import Tensor, nn
 
 from initio.errors import InputError
 from initio.kernels.functions import BatchNorm, Layer, Switch, Visit
+from initio.kernels.parts import Parts
 from initio.kernels.recorder import NoTangentError, Notes, Recorder, SharedValueChangedError
 from initio.kernels.spill import within
 
-__all__ = ["BatchNorm", "Layer", "NoTangentError", "Notes", "Tape", "Visit", "evaluation_mode", "logits", "record"]
+__all__ = ["BatchNorm", "Layer", "NoTangentError", "Notes", "Tape", "Visit", "logits", "record"]
 
 
 @dataclass
@@ -142,8 +143,8 @@ def _record(
     model: nn.Module, x: Tensor, dtype: torch.dtype, tangents: bool, theta: frozenset[str] | None, codes: bool,
     fisher: bool, frozen: bool, memory: int | None, *, shares: bool,
 ) -> Tape:  # fmt: skip
-    own = dict(model.named_parameters())
-    parameters = {name: _leaf(p, dtype) for name, p in own.items()}
+    parts = Parts(model)
+    parameters = {name: _leaf(p, dtype) for name, p in parts.parameters.items()}
     theta = frozenset(parameters) if theta is None else theta
     x = _formatted(x.to(dtype)).requires_grad_()
     switch = Switch()
@@ -159,9 +160,9 @@ def _record(
         shares_relus=memory is None,  # sharing holds on to values that could wait on disk
     )
     try:
-        values = {id(own[name]): leaf for name, leaf in parameters.items()}
-        values |= {id(b): b.to(dtype) if b.is_floating_point() else b.clone() for b in model.buffers()}
-        with evaluation_mode(model), substituted(model, values), torch.enable_grad(), within(memory), recorder:
+        values = {id(parts.parameters[name]): leaf for name, leaf in parameters.items()}
+        values |= {id(b): b.to(dtype) if b.is_floating_point() else b.clone() for b in parts.buffers}
+        with parts.evaluated(), parts.replaced(values), torch.enable_grad(), within(memory), recorder:
             f = logits(model(x))
         ft = recorder.tangents.get(f) if tangents else None
         notes = recorder.notes
@@ -205,47 +206,3 @@ def _reached(f: Tensor) -> set[Any]:
             seen.add(node)
             todo += [n for n, _ in node.next_functions]
     return seen
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """`model.eval()` for a while; every module's own flag comes back."""
-    training = [module for module in model.modules() if module.training]
-    try:
-        for module in training:
-            _set_training(module, False)
-        yield
-    finally:
-        for module in training:
-            _set_training(module, True)
-
-
-def _set_training(module: nn.Module, flag: bool) -> None:
-    """`module.training = flag`, without torch's search for parameters of that name."""
-    if "training" in vars(module):
-        vars(module)["training"] = flag
-    else:  # compiled modules keep it elsewhere
-        module.training = flag
-
-
-@contextmanager
-def substituted(model: nn.Module, values: Mapping[int, Tensor]) -> Iterator[None]:
-    """The model has values[id(t)] in the place of its parameter or buffer t for a while; what is tied stays tied.
-
-    As `torch.func.functional_call`, in a single walk over the modules.
-    """
-    old: list[tuple[dict[str, Any], str, Tensor]] = []
-    try:
-        for module in model.modules():
-            if isinstance(module, torch.jit.ScriptModule):
-                raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
-            tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-            for table in tables:
-                for name, t in table.items():
-                    if t is not None and id(t) in values:
-                        old.append((table, name, t))
-                        table[name] = values[id(t)]
-        yield
-    finally:
-        for table, name, t in old:
-            table[name] = t

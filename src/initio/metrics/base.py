@@ -15,6 +15,7 @@ from initio.errors import InputError
 from initio.kernels import empirical
 from initio.kernels.empirical import Kernel, Parameterisation, Parameters, Reduction, chosen, share
 from initio.kernels.layers import CHUNK_BYTES
+from initio.kernels.parts import Parts
 from initio.kernels.passes import double_backward
 from initio.kernels.tape import BatchNorm, NoTangentError, Tape, record
 
@@ -240,7 +241,7 @@ class Measurement:
     @cached_property
     def theta(self) -> frozenset[str]:
         """Names of the parameters that count."""
-        return chosen(dict(self.model.named_parameters()), self.options.parameters)
+        return chosen(Parts(self.model).parameters, self.options.parameters)
 
     def scale(self, name: str) -> float:
         """1, or 1/fan_in in the ntk parameterisation: what multiplies products of two gradients."""

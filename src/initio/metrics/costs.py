@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from initio.kernels.tape import evaluation_mode
+from initio.kernels.parts import Parts
 from initio.metrics.base import Measurement, Metric, Value, needs
 
 RUNS = 5
@@ -31,7 +31,7 @@ def layers(at: Measurement) -> float:
 def _count(at: Measurement) -> tuple[int, int]:
     from initio.networks.cost import count_module
 
-    with evaluation_mode(at.model):
+    with Parts(at.model).evaluated():
         cost, _ = count_module(at.model, at.x[:1])
     return cost.flops, cost.layers
 
@@ -39,7 +39,7 @@ def _count(at: Measurement) -> tuple[int, int]:
 def latency(at: Measurement) -> Value:
     """Milliseconds of one forward pass of the batch: the median of five."""
     seconds = []
-    with evaluation_mode(at.model), torch.no_grad():
+    with Parts(at.model).evaluated(), torch.no_grad():
         for _ in range(RUNS + 1):
             start = time.perf_counter()
             at.model(at.x)

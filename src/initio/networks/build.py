@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from torch import Tensor, nn
 
 from initio.graphs import Graph, Op
@@ -43,7 +45,7 @@ def _made(op: Op | Graph, kit: Kit) -> nn.Module:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A new module like one that was just made: what `copy.deepcopy` gives, in a tenth of a constructor's time.
+    """A new module like one that was just made and has no hooks: what `copy.deepcopy` gives, in much less time.
 
     >>> first = nn.Linear(2, 1)
     >>> second = copied(first)
@@ -51,9 +53,11 @@ def copied(module: nn.Module) -> nn.Module:
     (True, False)
     """
     new: nn.Module = object.__new__(type(module))
+    nn.Module.__init__(new)  # and not that of its class, which would make parameters
     own = vars(new)
-    for name, value in vars(module).items():
-        own[name] = value.copy() if isinstance(value, dict | set | list) else value
+    own |= {name: copy.copy(value) for name, value in vars(module).items() if name not in own}
+    own["training"] = module.training
+    own["_non_persistent_buffers_set"] = set(module._non_persistent_buffers_set)
     parameters, buffers, modules = module._parameters.items(), module._buffers.items(), module._modules.items()
     own["_parameters"] = {
         n: None if p is None else nn.Parameter(p.detach().clone(), p.requires_grad) for n, p in parameters

@@ -1,0 +1,87 @@
+"""What a model is made of, and the model with other tensors in the place of its own for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initio.errors import InputError
+
+
+class Parts:
+    """Modules, named parameters and buffers of a model, each once, from a single walk.
+
+    What `modules`, `named_parameters` and `buffers` give, which make a generator for every module on the way.
+
+    >>> list(Parts(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.BatchNorm1d(2))).parameters)
+    ['0.weight', '0.bias', '2.weight', '2.bias']
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules: list[nn.Module] = []
+        self.parameters: dict[str, Tensor] = {}
+        self.buffers: list[Tensor] = []
+        self._walk(model, "", set())
+
+    def _walk(self, module: nn.Module, prefix: str, seen: set[int]) -> None:
+        if id(module) in seen:
+            return
+        seen.add(id(module))
+        self.modules.append(module)
+        for name, p in module._parameters.items():
+            if p is not None and id(p) not in seen:
+                seen.add(id(p))
+                self.parameters[prefix + name] = p
+        for b in module._buffers.values():
+            if b is not None and id(b) not in seen:
+                seen.add(id(b))
+                self.buffers.append(b)
+        for name, child in module._modules.items():
+            if child is not None:
+                self._walk(child, f"{prefix}{name}.", seen)
+
+    @contextmanager
+    def evaluated(self) -> Iterator[None]:
+        """`model.eval()` for a while; every module's own flag comes back."""
+        training = [module for module in self.modules if module.training]
+        try:
+            for module in training:
+                _set_training(module, False)
+            yield
+        finally:
+            for module in training:
+                _set_training(module, True)
+
+    @contextmanager
+    def replaced(self, values: Mapping[int, Tensor]) -> Iterator[None]:
+        """The model has values[id(t)] in the place of its parameter or buffer t for a while; what is tied stays tied.
+
+        As `torch.func.functional_call`, which looks up every name on its own.
+        """
+        old: list[tuple[dict[str, Any], str, Tensor]] = []
+        try:
+            for module in self.modules:
+                if isinstance(module, torch.jit.ScriptModule):
+                    raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
+                tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+                for table in tables:
+                    for name, t in table.items():
+                        if id(t) in values:
+                            old.append((table, name, t))
+                            table[name] = values[id(t)]
+            yield
+        finally:
+            for table, name, t in old:
+                table[name] = t
+
+
+def _set_training(module: nn.Module, flag: bool) -> None:
+    """`module.training = flag`, without torch's search for parameters of that name."""
+    if "training" in vars(module):
+        vars(module)["training"] = flag
+    else:  # compiled modules keep it elsewhere
+        module.training = flag
