@@ -1,9 +1,9 @@
 """How metrics rank nb201 under every convention: the evidence for the defaults (docs/results/correlation.md).
 
     python -m benchmarks.score_study --data ../shared/data                         # prints, from the shipped scores
-    python -m benchmarks.score_study --data ../shared/data --store s.db --score    # scores first: about two core-hours
+    python -m benchmarks.score_study --data ../shared/data --store s.db --score    # scores first: about 40 core-minutes
 
-Each line is one way to score the same seeded 1,000 architectures; a number is Spearman's correlation with test accuracy
+Each line is one way to score the same seeded 300 architectures (198 networks); a number is Spearman's correlation with test accuracy
 on CIFAR-10 / CIFAR-100 / ImageNet16-120.
 """
 
@@ -75,7 +75,7 @@ CASES = (
     Case("metrics from noise", (), (("source", "noise"),), "noise@16"),
     Case("metrics from CIFAR-100", (), (("source", "cifar100_sub10k train at 16x16"),), "cifar100_sub10k.npz@16"),
     Case(
-        "metrics from the partial ImageNet16-120", (), (("source", "imagenet16_120_partial"),),
+        "metrics from the partial ImageNet16-120", (), (("source", "imagenet16_120_partial train at 16x16"),),
         "imagenet16_120_partial.npz@16",
     ),
 )  # fmt: skip
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the table (and, to score, the images)")
     parser.add_argument("--store", default="nb201-study", help="scores, by default those that come with Initio")
     parser.add_argument("--score", action="store_true", help="score first; goes on where it was interrupted")
-    parser.add_argument("--sample", type=int, default=1000)
+    parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     if args.score:

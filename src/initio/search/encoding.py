@@ -7,8 +7,9 @@ weight of what they do not share, d(a, b) = |a| + |b| − 2 Σ min(a, b):
 - paths: the sequences of operations from an input to the output of a drawn cell, identities left out;
 - motifs: operations, and nodes with what goes in and out (one round of Weisfeiler and Lehman).
 
-The first knows positions; the others do not change when nodes are renamed, nor by what cannot reach the output. Options with similar names are similar:
-`nor_conv_1x1` and `nor_conv_3x3` share two of three words, and numbers are near when they are near in order.
+The first knows positions; the others do not change when nodes are renamed, nor by what cannot reach the output. Options
+with similar names are similar: `nor_conv_1x1` and `nor_conv_3x3` share two of three words, and numbers are near when
+they are near in order.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """What metrics say before anything is trained: one column a metric, and one that combines them.
 
-**Ranks.** A metric counts by its rank alone: z = −log(rank / (n + 1)), rank 1 for the best, standardised. So no scale is
-needed, and the very top of one metric is worth more than being slightly above the middle in all.
+**Ranks.** A metric counts by its rank alone: z = −log(rank / (n + 1)), rank 1 for the best, standardised. So no scale
+is needed, and the very top of one metric is worth more than being slightly above the middle in all.
 
-**Smoothing.** A metric is measured with one initialisation on one batch; another draw gives another value. Architectures
-that differ in one decision should have similar values, so each column is regressed on the decisions (kernel ridge with
-landmarks, the penalty by generalised cross-validation). With R² the share that the decisions explain out of sample, a
-value becomes R² · prediction + (1 − R²) · value, and an undefined one its prediction. Nothing is trained for that.
+**Smoothing.** A metric is measured with one initialisation on one batch; another draw gives another value. But
+architectures that differ in one decision should have similar values, so each column is regressed on the decisions
+(kernel ridge with landmarks, the penalty by generalised cross-validation). With R² the share that the decisions explain
+out of sample, a value becomes R² · prediction + (1 − R²) · value, and an undefined one its prediction.
 
 **Combination.** Metrics repeat each other: ten gradient norms are one opinion. If all metrics are equally valid but
 their errors correlate as the metrics do, generalised least squares combines them best,
@@ -27,8 +27,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 FLOOR = 0.01  # of Λ: no metric is exact
-LANDMARKS = 200
-FITTED = 3000  # rows that a smoothing is fitted on
+LANDMARKS = 300
+BLOCK = 8192
+FITTED = 4000  # rows that a smoothing is fitted on
 PENALTIES = tuple(10.0**k for k in range(-3, 4))
 REACH = 2.0  # of the smoothing kernel, in mean distances
 
@@ -67,7 +68,7 @@ def log_rank(values: np.ndarray, sign: int) -> np.ndarray | None:
     """−log(rank / (n + 1)) standardised, NaN where there is no value; None for a column that says nothing.
 
     >>> log_rank(np.array([1.0, 3.0, np.nan, 2.0]), 1).round(2)
-    array([-1.05,  1.34,   nan, -0.29])
+    array([-1.11,  1.32,   nan, -0.21])
     >>> log_rank(np.array([2.0, 2.0, 2.0]), 1) is None
     True
     """
@@ -117,25 +118,30 @@ def basis(features: np.ndarray) -> np.ndarray:
     unit = REACH * max(float(between.mean()), 1e-12)
     values, vectors = np.linalg.eigh(np.exp(-between / unit))
     kept = values > 1e-6 * values.max()
-    coordinates: np.ndarray = np.exp(-_squares(features, landmarks) / unit) @ (vectors[:, kept] / np.sqrt(values[kept]))
-    return coordinates
+    projection = vectors[:, kept] / np.sqrt(values[kept])
+    out = np.empty((len(features), projection.shape[1]), dtype=np.float32)
+    for start in range(0, len(features), BLOCK):
+        block = features[start : start + BLOCK]
+        out[start : start + BLOCK] = np.exp(-_squares(block, landmarks) / unit) @ projection
+    return out
 
 
 def _squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    squares: np.ndarray = (A**2).sum(1)[:, None] + (B**2).sum(1)[None, :] - 2 * A @ B.T
-    return np.maximum(squares, 0.0)
+    squares: np.ndarray = np.maximum((A**2).sum(1)[:, None] + (B**2).sum(1)[None, :] - 2 * A @ B.T, 0.0)
+    return squares
 
 
 class _Ridge:
     """Ridge regression on some rows of a basis, the penalty by generalised cross-validation."""
 
     def __init__(self, B: np.ndarray, rows: np.ndarray) -> None:
-        values, V = np.linalg.eigh(B[rows].T @ B[rows])
-        self.values, self.rotated, self.rows = np.maximum(values, 0.0), B @ V, rows
+        A = B[rows].astype(np.float64)
+        values, self.V = np.linalg.eigh(A.T @ A)
+        self.values, self.A, self.B = np.maximum(values, 0.0), A @ self.V, B
 
     def fit(self, z: np.ndarray) -> tuple[np.ndarray, float, float]:
         """Predictions for all rows, the cross-validated error, and the degrees of freedom."""
-        A, n = self.rotated[self.rows], len(z)
+        A, n = self.A, len(z)
         target, best = A.T @ z, (float(z.var()), 0.0, np.zeros(len(self.values)))
         for penalty in PENALTIES:
             freedom = float((self.values / (self.values + penalty)).sum())
@@ -143,7 +149,7 @@ class _Ridge:
             if freedom < 0.9 * n:
                 error = float(np.mean((z - A @ coefficients) ** 2) / (1 - freedom / n) ** 2)
                 best = min(best, (error, freedom, coefficients), key=lambda found: found[0])
-        return self.rotated @ best[2], best[0], best[1]
+        return self.B @ (self.V @ best[2]), best[0], best[1]
 
 
 def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -152,8 +158,9 @@ def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
     Where no metric is known, all are taken to be better when larger, and the majority decides.
     """
     judges = known if known.any() else np.ones(len(C), dtype=bool)
+    e: np.ndarray
     if judges.sum() == 1:  # it is right, and the others are as good as they agree with it
-        e: np.ndarray = np.where(judges, 1.0, C[:, judges].ravel())
+        e = np.where(judges, 1.0, C[:, judges].ravel())
         return e
     others = np.where(judges[None, :], C, 0.0)
     np.fill_diagonal(others, 0.0)
@@ -161,4 +168,5 @@ def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
     usual = np.median(agreement[judges])
     if usual <= 0:  # they do not agree on anything: believe what is known
         return judges.astype(float)
-    return np.clip(2 * agreement / usual, np.where(known, 0.0, -1.0), 1.0)
+    e = np.clip(2 * agreement / usual, np.where(known, 0.0, -1.0), 1.0)
+    return e

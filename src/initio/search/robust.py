@@ -5,15 +5,15 @@
    weights of the metrics, the kernel and the noise are averaged by their evidence, so that metrics which turn out to be
    useless lose their influence.
 3. The first trainings spread over the top of the prior; then the largest expected improvement and a slightly
-   optimistic mean choose in turn.
+   optimistic mean choose in turn, among the top of the prior and the neighbours of the best so far.
 
 Without scores the prior is flat and the same process searches by the architecture alone.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
@@ -39,19 +39,23 @@ from initio.search.scores import Scores
 from initio.spaces import Space
 
 MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
-PAIRS = 2000  # random pairs that give the mean distance
-ENUMERATED = 20_000  # a space without a pool is listed up to this size, sampled beyond
+CENTRES = 3  # of the best trained, whose neighbours are candidates
+AROUND = 200  # neighbours of one of them
+WIDENS = 20  # trainings after which the top of the prior widens in proportion to them
+MEASURED = 100  # architectures of the top that give the mean distance
+ENUMERATED = 20_000  # a space without a pool is listed up to this size; beyond it, so many are drawn
+DRAWN = 5_000
 
 
 @dataclass(frozen=True)
 class Robust:
-    """Gaussian process on architectures with a prior mean from metrics.
+    """Gaussian process on architectures with a prior from metrics.
 
     Args:
         start: trainings that spread over the top of the prior, at most a third of the budget.
         top: share of the pool that counts as its top.
-        candidates: architectures that are compared at each step: the best by the prior, a tenth at random, and the
-            neighbours of the best trained ones.
+        candidates: the top has at least so many architectures; they are compared at each step, together with all that
+            differ in one decision from one of the best trained so far.
         optimism: standard deviations above the mean, every second step.
     """
 
@@ -63,59 +67,51 @@ class Robust:
     name: ClassVar[str] = "robust"
 
     def __post_init__(self) -> None:
-        if self.start < 1:
-            raise InputError(f"start must be at least 1, not {self.start}")
+        for name, least in (("start", 1), ("candidates", 10), ("optimism", 0)):
+            if not getattr(self, name) >= least:
+                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if not 0 < self.top <= 1:
             raise InputError(f"top must be a share in (0, 1], not {self.top}")
-        if self.candidates < 10:
-            raise InputError(f"candidates must be at least 10, not {self.candidates}")
 
     def propose(self, task: Task, seed: int) -> Proposals:
-        """See the file's first lines."""
+        """Trains a few that differ, then what the Gaussian process recommends."""
         pool = Pool(task, seed)
-        values: list[float] = []
-        seen: list[int] = []
-        first = self.start if task.budget.queries is None else max(1, min(self.start, task.budget.queries // 3))
         learner = Learner(pool)
-        while len(seen) < len(pool) or pool.grows:
-            rng = Random(f"robust {seed} {len(seen)}")
-            if len(seen) < first:
-                chosen = self._spread(pool, learner, seen, rng)
-            else:
-                chosen = self._exploit(pool, learner, seen, values, rng)
-            if chosen is None:
-                return
+        values: dict[int, float] = {}  # in the order of training
+        first = self.start if task.budget.queries is None else max(1, min(self.start, task.budget.queries // 3))
+        while True:
+            rng = Random(f"robust {seed} {len(values)}")
+            if not (candidates := self._candidates(pool, values, rng)):
+                return None
+            recommend = self._most_different if len(values) < first else self._most_promising
+            chosen = recommend(learner, candidates, values)
             observation = yield Query(pool.archs[chosen])
-            seen.append(chosen)
-            values.append(observation.value)
+            values[chosen] = observation.value
 
-    def _spread(self, pool: Pool, learner: Learner, seen: list[int], rng: Random) -> int | None:
-        """The best by the prior, then from its top what is most different from what was seen."""
-        if not seen:
-            return pool.best(1, rng)[0]
-        top = [k for k in self._top(pool, rng) if k not in seen]
-        if not top:
-            return None
-        nearest = learner.distances(top, seen)[0].min(axis=1)
-        return top[int(np.argmax(nearest))]
-
-    def _top(self, pool: Pool, rng: Random) -> list[int]:
+    def _candidates(self, pool: Pool, values: Mapping[int, float], rng: Random) -> list[int]:
+        """What may come next, best by the prior first; the top widens in long searches, and ends with the pool."""
         size = max(round(self.top * len(pool)), self.candidates)
-        return pool.best(size, rng)
+        top = pool.best(max(size, round(size * len(values) / WIDENS)), rng)
+        best = sorted(values, key=lambda k: -values[k])[:CENTRES]
+        around = pool.neighbours(best, rng) if len(values) >= self.start else []
+        return [k for k in dict.fromkeys([*top, *around]) if k not in values] or [
+            k for k in range(len(pool)) if k not in values
+        ]
 
-    def _exploit(self, pool: Pool, learner: Learner, seen: list[int], values: list[float], rng: Random) -> int | None:
-        y = gaussianised(np.array(values)) if len(values) > 1 else np.zeros(1)
-        posterior = learner.learn(seen, y)
-        order = sorted(range(len(seen)), key=lambda k: -values[k])
-        around = pool.neighbours([seen[k] for k in order[:3]], self.candidates // 3, rng)
-        candidates = sorted({*around, *self._top(pool, rng)} - set(seen))
-        if not candidates:
-            return None
-        mean, sd = learner.predict(posterior, candidates, seen)
-        if len(seen) % 2:
-            score = mean + self.optimism * sd
-        else:
-            score = expected_improvement(mean, sd, float(y.max()))
+    @staticmethod
+    def _most_different(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
+        """The best by the prior, then what is farthest from all that was trained."""
+        if not values:
+            return candidates[0]
+        nearest = learner.distances(candidates, list(values))[0].min(axis=1)
+        return candidates[int(np.argmax(nearest))]
+
+    def _most_promising(self, learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
+        """The largest expected improvement, or the largest slightly optimistic mean, in turn."""
+        seen, y = list(values), gaussianised(np.array(list(values.values())))
+        mean, sd = learner.predict(learner.learn(seen, y), candidates, seen)
+        optimistic = len(seen) % 2 == 1
+        score = mean + self.optimism * sd if optimistic else expected_improvement(mean, sd, float(y.max()))
         return candidates[int(np.argmax(score))]
 
 
@@ -123,13 +119,13 @@ class Pool:
     """The architectures that may be chosen, by number, with their prior. Without a given pool it grows."""
 
     def __init__(self, task: Task, seed: int) -> None:
-        self.task, self.grows = task, False
+        self.task = task
         if task.pool:
             self.archs = list(task.pool)
         elif task.scores is not None and len(task.scores):
             self.archs = list(task.scores.architectures)
         else:
-            self.archs = _drawn(task, Random(f"robust pool {seed}"))
+            self.archs = _drawn(task.space, Random(f"robust pool {seed}"))
         self.grows = not task.pool
         self.number = {arch: k for k, arch in enumerate(self.archs)}
         self.prior = _prior(task.space, task.scores, self.archs)
@@ -144,14 +140,17 @@ class Pool:
         ties = np.random.default_rng(rng.getrandbits(64)).random(len(self))
         return [int(k) for k in np.lexsort((ties, -self.prior.mean))[:count]]
 
-    def neighbours(self, centres: Sequence[int], count: int, rng: Random) -> list[int]:
-        """Up to `count` of the architectures of the pool that differ from a centre in one decision."""
-        around = itertools.chain.from_iterable(self.task.space.neighbours(self.archs[k]) for k in centres)
-        found = list(dict.fromkeys(around))
-        if self.grows:
-            rng.shuffle(found)
-            self._add([arch for arch in found[:count] if arch not in self.number])
-        return [self.number[arch] for arch in found if arch in self.number][:count]
+    def neighbours(self, centres: Sequence[int], rng: Random) -> list[int]:
+        """The architectures of the pool that differ from a centre in one decision, at most AROUND of each."""
+        out = []
+        for k in centres:
+            found = list(self.task.space.neighbours(self.archs[k]))
+            if self.grows:
+                found = rng.sample(found, min(AROUND, len(found)))
+                self._add([arch for arch in found if arch not in self.number])
+            inside = [self.number[arch] for arch in found if arch in self.number]
+            out += rng.sample(inside, min(AROUND, len(inside)))
+        return out
 
     def _add(self, archs: Sequence[Architecture]) -> None:
         for arch in archs:
@@ -189,8 +188,8 @@ class Learner:
 
     def _mean_distances(self) -> np.ndarray:
         rng = Random("units")
-        some = self.pool.best(PAIRS // 4, rng)
-        some = rng.sample(some, min(len(some), 100))
+        top = self.pool.best(3 * MEASURED, rng)
+        some = rng.sample(top, min(len(top), MEASURED))
         rows = self.encoder.rows([self.pool.archs[k] for k in some])
         means = self.encoder.distances(rows, rows).mean(axis=(1, 2))
         return np.where(means > 0, means, 1.0)
@@ -215,16 +214,11 @@ class Learner:
         return posterior.predict(self.points(numbers), self.distances(numbers, seen))
 
 
-def _drawn(task: Task, rng: Random) -> list[Architecture]:
+def _drawn(space: Space, rng: Random) -> list[Architecture]:
     """The whole space if it is small, else different random architectures."""
-    space, limit = task.space, ENUMERATED
-    size = 1
-    for decision in space.decisions:
-        size *= len(decision)
-    if size <= limit:
+    if math.prod(len(decision) for decision in space.decisions) <= ENUMERATED:
         return list(space.architectures())
-    drawn = (space.sample(rng) for _ in range(2000))
-    return list(dict.fromkeys(drawn))
+    return list(dict.fromkeys(space.sample(rng) for _ in range(DRAWN)))
 
 
 def _prior(space: Space, scores: Scores | None, archs: Sequence[Architecture]) -> Prior:
