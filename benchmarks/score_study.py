@@ -3,8 +3,8 @@
     python -m benchmarks.score_study --data ../shared/data                         # prints, from the shipped scores
     python -m benchmarks.score_study --data ../shared/data --store s.db --score    # scores first: about 40 core-minutes
 
-Each line is one way to score the same seeded 300 architectures (198 networks); a number is Spearman's correlation with test accuracy
-on CIFAR-10 / CIFAR-100 / ImageNet16-120.
+Each line is one way to score the same seeded 300 architectures (198 networks); a number is Spearman's correlation with
+test accuracy on CIFAR-10 / CIFAR-100 / ImageNet16-120.
 """
 
 from __future__ import annotations
