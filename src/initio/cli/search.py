@@ -46,6 +46,7 @@ class Search:
         seed: the same seed chooses the same architecture.
         estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
         steps: how many architectures nasi measures, or eigen-darts' updates; by default the method's own number.
+        finalists: how many of the best predicted architectures the regression measures again; 20, on darts 10.
         mu: weight of the penalty on a trace above ν; 1, for the literal estimator on darts 2.
         nu: ν itself: adaptive, fixed or a number; none, the default of the regression, for no penalty.
         nu_0: where the literal estimator's adaptive ν begins; 1000, on darts 500.
@@ -79,6 +80,7 @@ class Search:
     seed: int = 0
     estimator: Literal["regression", "literal"] = "regression"
     steps: int | None = None
+    finalists: int | None = None
     mu: float | None = None
     nu: str | None = None
     nu_0: float | None = None
@@ -151,7 +153,9 @@ class Search:
         method = QUERY_SEARCHES[self.method]
         options = self._given({"metric", "k"})
         refused = options.keys() - {field.name for field in fields(method)}  # type: ignore[arg-type]
-        refused |= self._given({"steps", "mu", "nu", "nu_0", "max_params", "max_flops", "max_latency"}).keys()
+        refused |= self._given(
+            {"steps", "finalists", "mu", "nu", "nu_0", "max_params", "max_flops", "max_latency"}
+        ).keys()
         refused |= {"restarts"} if self.restarts != 1 else set()
         refused |= {"pool"} if self.pool is not None and self.method in UNSCORED else set()
         if refused:

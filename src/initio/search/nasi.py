@@ -107,7 +107,7 @@ class Nasi:
             ]
             for step in range(len(done) - self.steps, len(plan)):
                 hear(self._final(problem, seed, self.steps + step, *plan[step]))
-            measured = self.compare(problem, done)
+            measured = {arch: r for arch, r in self.compare(problem, done).items() if problem.accepts(arch)}
             chosen = max(measured, key=lambda arch: measured[arch][0]) if measured else chosen
         return SearchResult(
             method=self.name,
