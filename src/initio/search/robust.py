@@ -4,8 +4,8 @@
 2. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from that mean. Its slope, the
    weights of the metrics, the kernel and the noise are averaged by their evidence, so that metrics which turn out to be
    useless lose their influence.
-3. The first trainings spread over the top of the prior; then the largest expected improvement and a slightly
-   optimistic mean choose in turn, among the top of the prior and the neighbours of the best so far.
+3. The first trainings spread over the top of the prior; then the largest expected improvement is trained next, among
+   the top of the prior and the neighbours of the best so far.
 
 Without scores the prior is flat and the same process searches by the architecture alone.
 """
@@ -56,18 +56,16 @@ class Robust:
         top: share of the pool that counts as its top.
         candidates: the top has at least so many architectures; they are compared at each step, together with all that
             differ in one decision from one of the best trained so far.
-        optimism: standard deviations above the mean, every second step.
     """
 
     start: int = 4
     top: float = 0.02
     candidates: int = 300
-    optimism: float = 0.3
 
     name: ClassVar[str] = "robust"
 
     def __post_init__(self) -> None:
-        for name, least in (("start", 1), ("candidates", 10), ("optimism", 0)):
+        for name, least in (("start", 1), ("candidates", 10)):
             if not getattr(self, name) >= least:
                 raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if not 0 < self.top <= 1:
@@ -106,13 +104,12 @@ class Robust:
         nearest = learner.distances(candidates, list(values))[0].min(axis=1)
         return candidates[int(np.argmax(nearest))]
 
-    def _most_promising(self, learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
-        """The largest expected improvement, or the largest slightly optimistic mean, in turn."""
+    @staticmethod
+    def _most_promising(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
+        """The largest expected improvement on the best so far."""
         seen, y = list(values), gaussianised(np.array(list(values.values())))
         mean, sd = learner.predict(learner.learn(seen, y), candidates, seen)
-        optimistic = len(seen) % 2 == 1
-        score = mean + self.optimism * sd if optimistic else expected_improvement(mean, sd, float(y.max()))
-        return candidates[int(np.argmax(score))]
+        return candidates[int(np.argmax(expected_improvement(mean, sd, float(y.max()))))]
 
 
 class Pool:
