@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm, rankdata
 
-LENGTHS = (1.0, 2.0)  # ℓ, in units of the mean distance of two candidates
+LENGTHS = (0.5, 1.0, 2.0, 4.0)  # ℓ, in units of the mean distance of two candidates
 NOISES = (0.05, 0.3)  # variance of ε beside k(x, x) = 1
 SLOPES = (0.0, 0.3)  # b, for observations and m of variance 1
 TRUSTS = (0.0, 0.5, 1.0, 2.0)  # t: 0 keeps the weights of the metrics as they are

@@ -6,7 +6,8 @@ is needed, and the very top of one metric is worth more than being slightly abov
 **Smoothing.** A metric is measured with one initialisation on one batch; another draw gives another value. But
 architectures that differ in one decision should have similar values, so each column is regressed on the decisions
 (kernel ridge with landmarks, the penalty by generalised cross-validation). With R² the share that the decisions explain
-out of sample, a value becomes R² · prediction + (1 − R²) · value, and an undefined one its prediction.
+out of sample and q = (1 − R²)⁴, a value becomes (1 − q) · prediction + q · value, and an undefined one its prediction:
+where the decisions say little, a value speaks for itself.
 
 **Combination.** Metrics repeat each other: ten gradient norms are one opinion. If all metrics are equally valid but
 their errors correlate as the metrics do, generalised least squares combines them best,
@@ -26,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-FLOOR = 0.01  # of Λ: no metric is exact
+FLOOR = 0.005  # of Λ: no metric is exact
+OWN = 4  # the exponent of q
 LANDMARKS = 300
 BLOCK = 8192
 FITTED = 4000  # rows that a smoothing is fitted on
@@ -102,10 +104,11 @@ def smoothed(Z: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarra
         for j in columns:
             z, centre = Z[:, j], Z[rows, j].mean()
             prediction, error, freedom = ridge.fit(z[rows] - centre)
-            explained = min(max(1 - error / max(z[rows].var(), 1e-12), 0.0), 1.0)
-            column = explained * prediction
-            column[there] += (1 - explained) * (z[there] - centre)
-            remains = error * (explained**2 * freedom / len(rows) + (1 - explained) ** 2)
+            unexplained = min(max(error / max(z[rows].var(), 1e-12), 0.0), 1.0)
+            own = unexplained**OWN
+            column = (1 - own) * prediction
+            column[there] += own * (z[there] - centre)
+            remains = error * ((1 - own) ** 2 * freedom / len(rows) + own**2)
             out[:, j], left[j] = standardised(column), remains / max(column.var(), 1e-12)
     return out, left
 

@@ -59,7 +59,7 @@ class Robust:
     """
 
     start: int = 4
-    top: float = 0.02
+    top: float = 0.03
     candidates: int = 300
 
     name: ClassVar[str] = "robust"
