@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import sys
 import time
@@ -75,7 +76,8 @@ class Bench:
         folder = Path(self.out or Path("runs") / self._stem())
         setup.scores(0)
         folder.mkdir(parents=True, exist_ok=True)
-        journal = folder / "unfinished.jsonl"
+        key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
+        journal = folder / f"unfinished-{key}.jsonl"
         progress = Progress(len(searches) * self.seeds)
         outcomes = run_all(
             setup, searches, range(self.seeds), workers=self.workers, journal=journal, on_outcome=progress.step
