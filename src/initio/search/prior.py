@@ -12,11 +12,11 @@ where the decisions say little, a value speaks for itself.
 **Combination.** Metrics repeat each other: ten gradient norms are one opinion. If all metrics are equally valid but
 their errors correlate as the metrics do, generalised least squares combines them best,
 
-    w ∝ (C + Λ)⁻¹ e,
+    w ∝ (C + Λ)⁻¹ sign(e),
 
-C the correlations of the columns, Λ the variance of what noise is left in them, e the validity, 1 for a metric that is
-believed. A metric that nobody knows, or that contradicts the others, has e = its agreement with the rest: a column with
-the wrong sign is turned around and a random one is ignored.
+C the correlations of the columns, Λ the variance of what noise is left in them plus 1/e² − 1, and |e| ≤ 1 the belief in
+a metric: 1 for one that is known. A metric that nobody knows, or that contradicts the others, is believed as far as it
+agrees with the rest, so that a column with the wrong sign is turned around and a random one is ignored.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def combine(values: Mapping[str, np.ndarray], signs: Mapping[str, int], features
     noise = np.diag(FLOOR + left)
     C = Z.T @ Z / n
     e = validity(C, np.array([name in signs for name in usable]))
-    J = len(e)
+    doubt = np.diag(1 / np.maximum(e**2, 1e-6) - 1)
+    w = np.linalg.solve(C + noise + doubt, np.sign(e))
     eigenvalues, U = np.linalg.eigh(C + noise)
-    w = U @ ((U.T @ e) / eigenvalues)
-    columns: np.ndarray = Z @ (U / np.sqrt(eigenvalues * J))
+    columns: np.ndarray = Z @ (U / np.sqrt(eigenvalues * len(e)))
     return Prior(standardised(Z @ w), columns)
 
 
@@ -156,9 +156,11 @@ class _Ridge:
 
 
 def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """e: 1 for a metric that agrees with the known ones at least half as much as they do with each other, less below.
+    """e: the belief in each metric, negative for one that is better when smaller.
 
-    Where no metric is known, all are taken to be better when larger, and the majority decides.
+    Agreement is the mean correlation with the known metrics, in units of what is usual among those. A known metric is
+    believed unless it contradicts them; any other one as far as it agrees, wholly from one half of the usual on. Where
+    no metric is known, all are taken to be better when larger, and the majority decides.
     """
     judges = known if known.any() else np.ones(len(C), dtype=bool)
     e: np.ndarray
@@ -171,5 +173,5 @@ def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
     usual = np.median(agreement[judges])
     if usual <= 0:  # they do not agree on anything: believe what is known
         return judges.astype(float)
-    e = np.clip(2 * agreement / usual, np.where(known, 0.0, -1.0), 1.0)
+    e = np.where(known, np.clip(1 + 2 * agreement / usual, 0.0, 1.0), np.clip(2 * agreement / usual, -1.0, 1.0))
     return e
