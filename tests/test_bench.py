@@ -1,6 +1,7 @@
 """Many searches on one benchmark: the right numbers, the same whatever the workers, and nothing lost."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from initio.bench import Outcome, Setup, mean_curve, run_all, run_one, summarise
 from initio.cli import main
 from initio.records import settings
 from initio.search import Budget, RandomSearch, RegularisedEvolution, ZeroCost
+from initio.search.scores import pool_scores, read_values
 from initio.spaces import NB201
 from initio.store import Store
 
@@ -55,9 +57,18 @@ def test_an_outcome_is_what_the_table_says(setup: Setup) -> None:
     assert any(number == outcome.found_at for number, _, _ in outcome.curve)
 
 
-def test_draws_of_the_scores_go_round_with_the_seeds(setup: Setup) -> None:
+def test_every_seed_has_scores_of_some_draw(setup: Setup, folder: Path) -> None:
+    """The first seeds take one draw each; later ones, for each metric, one of the draws, always the same."""
     assert setup.draws == 2
-    assert setup.scores(0) is setup.scores(2) is not setup.scores(1)
+    with Store(folder / "scores.db", read_only=True) as store:
+        values = read_values(store, NB201)
+    (trace,) = values
+    changed = replace(trace, of={(arch, draw): float(trace.draws.index(draw)) for arch, draw in trace.of})
+    taken = [pool_scores([changed], NB201, draw=seed)["trace"] for seed in range(12)]
+    assert [int(column[0]) for column in taken[:2]] == [0, 1]
+    assert {int(column[0]) for column in taken[2:]} == {0, 1}
+    assert all(len(set(column)) == 1 for column in taken)  # a column is one draw
+    assert setup.scores(5) is setup.scores(5)
 
 
 def test_the_same_whatever_the_workers_and_after_a_crash(setup: Setup, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Many searches on one benchmark, under one budget, for many seeds: what `initio bench` runs.
 
 One run is `run_one(setup, name, search, seed)`: plain data in, an `Outcome` out. Seed s draws the search's own random
-numbers and takes draw s of the scores, each with its own weights and batch; when there are more seeds than draws, draws
-are used again. Finished runs are kept in a journal, so a command that was killed goes on with what is missing.
+numbers and takes draw s of the scores, each with its own weights and batch; when there are more seeds than draws, each
+metric takes one of its draws at random. Finished runs are kept in a journal, so a command that was killed goes on with
+what is missing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Setup:
         path = self._store()
         if path is None or not self.draws:
             return None
-        return _scores(self, path, seed % self.draws)
+        return _scores(self, path, seed)
 
     def _store(self) -> Path | None:
         if self.store is not None:
@@ -84,7 +85,7 @@ def _values(path: Path, space: str, where: tuple[tuple[str, str], ...]) -> Any:
         return read_values(store, get_space(space), dict(where))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _scores(setup: Setup, path: Path, draw: int) -> Scores:
     benchmark = setup.open()
     values = _values(path, benchmark.space.name, setup.where)

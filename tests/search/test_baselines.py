@@ -97,6 +97,13 @@ def test_evolution_forgets_the_oldest() -> None:
     assert max(distances[2:]) > 1
 
 
+def test_evolution_does_not_end_in_a_pool_with_few_neighbours() -> None:
+    """A hundred cells of 15,625: a population's neighbours are soon all known, and more decisions change at once."""
+    pool = tuple(Random(0).sample(list(ALL), 100))
+    asked = run_queries(RegularisedEvolution(), Task(NB201, Budget(queries=80), pool), matches, seed=0).trace
+    assert len(asked) == 80
+
+
 def test_policy_gradient_is_that_of_the_log_probability() -> None:
     policy = Policy(NB201.decisions)
     rng = np.random.default_rng(0)

@@ -12,13 +12,16 @@ from initio.records import Architecture, Query
 from initio.search.queries import Proposals, Task
 from initio.search.random_search import draw_new
 
+STALE = 50  # known children in a row, after which one more decision is changed at once
+
 
 @dataclass(frozen=True)
 class RegularisedEvolution:
     """The best of a few replaces the oldest of all by a child that differs in one decision.
 
     The defaults are those of NAS-Bench-201's own baseline. There a child that was trained before is trained and paid
-    for again; here it joins the population with the value that is known, for nothing.
+    for again; here it joins the population with the value that is known, for nothing. In a pool that is a small part of
+    its space the neighbours of a population are soon all known: then children differ in two decisions, or more.
 
     Args:
         population: how many architectures are alive; the first ones are random and distinct.
@@ -40,6 +43,7 @@ class RegularisedEvolution:
         """Random parents first, then one child at a time, until the whole pool was trained."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
         alive: deque[tuple[float, Architecture]] = deque(maxlen=self.population)  # the oldest falls out first
+        stale = 0
         while not (task.pool and len(seen) == len(task.members)):
             if len(alive) < self.population:
                 child = draw_new(task, rng, seen)
@@ -48,7 +52,8 @@ class RegularisedEvolution:
             else:
                 contest = [rng.choice(alive) for _ in range(self.sample)]
                 _, parent = max(contest, key=lambda member: member[0])
-                child = task.mutate(parent, rng)
+                child = task.mutate(parent, rng, mutations=1 + stale // STALE)
+            stale = stale + 1 if child in seen else 0
             seen.add(child)
             alive.append(((yield Query(child)).value, child))
         return None

@@ -24,7 +24,8 @@ SLOPES = (0.0, 0.3)  # b, for observations and m of variance 1
 TRUSTS = (0.0, 0.5, 1.0, 2.0)  # t: 0 keeps the weights of the metrics as they are
 FLAT = 100.0  # prior variance of μ
 LIGHT = 0.03  # models of less weight are left out of predictions
-FULL_GRID = 48  # observations up to which all models are weighed; the light ones are dropped then
+FULL_GRID = 48  # observations up to which all models are weighed
+KEPT = 12  # models that are weighed from then on
 
 
 @dataclass(frozen=True)

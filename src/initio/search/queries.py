@@ -98,12 +98,15 @@ class Task:
         """Answers of `member`: a search looks around the same few cells again and again."""
         return {}
 
-    def mutate(self, arch: Architecture, rng: Random) -> Architecture:
-        """A random neighbour that may be trained; where the pool has none, a random architecture."""
+    def mutate(self, arch: Architecture, rng: Random, *, mutations: int = 1) -> Architecture:
+        """So many random mutations away, one that may be trained; where the pool has none, a random architecture."""
         for _ in range(DRAWS):
-            child = self.member(self.space.mutate(arch, rng))
-            if child is not None and child != arch:
-                return child
+            child = arch
+            for _ in range(mutations):
+                child = self.space.mutate(child, rng)
+            found = self.member(child)
+            if found is not None and found != arch:
+                return found
         return self.draw(rng)
 
     def known_scores(self, method: str) -> Scores:

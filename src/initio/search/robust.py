@@ -4,8 +4,8 @@
 2. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from that mean. Its slope, the
    weights of the metrics, the kernel and the noise are averaged by their evidence, so that metrics which turn out to be
    useless lose their influence.
-3. The first trainings spread over the top of the prior; then the largest expected improvement is trained next, among
-   the top of the prior and the neighbours of the best so far.
+3. The first trainings are the best by the prior; then the largest expected improvement is trained next, among the top
+   of the prior and the neighbours of the best so far.
 
 Without scores the prior is flat and the same process searches by the architecture alone.
 """
@@ -13,7 +13,7 @@ Without scores the prior is flat and the same process searches by the architectu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
@@ -25,6 +25,7 @@ from initio.records import Architecture, Query
 from initio.search.encoding import WAYS, Encoder, one_hot
 from initio.search.gaussian_process import (
     FULL_GRID,
+    KEPT,
     Model,
     Points,
     Posterior,
@@ -52,14 +53,14 @@ class Robust:
     """Gaussian process on architectures with a prior from metrics.
 
     Args:
-        start: trainings that spread over the top of the prior, at most a third of the budget.
+        start: the best by the prior that are trained before anything is learnt from, at most a third of the budget.
         top: share of the pool that counts as its top.
         candidates: the top has at least so many architectures; they are compared at each step, together with all that
             differ in one decision from one of the best trained so far.
     """
 
-    start: int = 4
-    top: float = 0.03
+    start: int = 3
+    top: float = 0.05
     candidates: int = 300
 
     name: ClassVar[str] = "robust"
@@ -72,7 +73,7 @@ class Robust:
             raise InputError(f"top must be a share in (0, 1], not {self.top}")
 
     def propose(self, task: Task, seed: int) -> Proposals:
-        """Trains a few that differ, then what the Gaussian process recommends."""
+        """Trains the first few of the prior, then what the Gaussian process recommends."""
         pool = Pool(task, seed)
         learner = Learner(pool)
         values: dict[int, float] = {}  # in the order of training
@@ -81,8 +82,10 @@ class Robust:
             rng = Random(f"robust {seed} {len(values)}")
             if not (candidates := self._candidates(pool, values, rng)):
                 return None
-            recommend = self._most_different if len(values) < first else self._most_promising
-            chosen = recommend(learner, candidates, values)
+            if len(values) < first:
+                chosen = pool.first(candidates, values)
+            else:
+                chosen = self._most_promising(learner, candidates, values)
             observation = yield Query(pool.archs[chosen])
             values[chosen] = observation.value
 
@@ -95,14 +98,6 @@ class Robust:
         return [k for k in dict.fromkeys([*top, *around]) if k not in values] or [
             k for k in range(len(pool)) if k not in values
         ]
-
-    @staticmethod
-    def _most_different(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
-        """The best by the prior, then what is farthest from all that was trained."""
-        if not values:
-            return candidates[0]
-        nearest = learner.distances(candidates, list(values))[0].min(axis=1)
-        return candidates[int(np.argmax(nearest))]
 
     @staticmethod
     def _most_promising(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
@@ -136,6 +131,11 @@ class Pool:
         """The numbers of the best by the prior, ties at random."""
         ties = np.random.default_rng(rng.getrandbits(64)).random(len(self))
         return [int(k) for k in np.lexsort((ties, -self.prior.mean))[:count]]
+
+    def first(self, candidates: Sequence[int], trained: Collection[int]) -> int:
+        """The first of the candidates that is no other name for one that was trained."""
+        known = set(self.classes(list(trained)))
+        return next((k for k in candidates if self.classes([k])[0] not in known), candidates[0])
 
     def neighbours(self, centres: Sequence[int], rng: Random) -> list[int]:
         """The architectures of the pool that differ from a centre in one decision, at most AROUND of each."""
@@ -201,7 +201,8 @@ class Learner:
         """The posterior; from a certain number of observations on only by models that were not hopeless then."""
         posterior = fit(self.models, self.points(seen), self.distances(seen, seen), y)
         if len(seen) >= FULL_GRID:
-            self.models = posterior.models
+            heaviest = np.argsort(-posterior.weights, kind="stable")[:KEPT]
+            self.models = tuple(posterior.models[h] for h in sorted(heaviest))
         return posterior
 
     def predict(

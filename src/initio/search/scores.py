@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from random import Random
 
 import numpy as np
 
@@ -91,7 +92,9 @@ def count_draws(values: Iterable[Values]) -> int:
 def pool_scores(values: Sequence[Values], space: Space, pool: Sequence[Architecture] = (), *, draw: int = 0) -> Scores:
     """One draw of all metrics, for the architectures of the pool that were scored, or for all that were.
 
-    A score belongs to all architectures with the same network; a cost (parameters, FLOPs) to the one as written.
+    Draw s is the s-th of every metric; beyond the last one, each metric takes one of its draws at random, so that more
+    tables can be made from few draws, though not independent ones. A score belongs to all architectures with the same
+    network; a cost (parameters, FLOPs) to the one as written.
     """
     scored = frozenset().union(*(v.architectures for v in values if not v.kind.is_cost))
     pairs = [(arch, space.canonical(arch)) for arch in pool] if pool else [(arch, arch) for arch in sorted(scored)]
@@ -100,9 +103,7 @@ def pool_scores(values: Sequence[Values], space: Space, pool: Sequence[Architect
 
 
 def _column(values: Values, pairs: Sequence[tuple[Architecture, Architecture]], draw: int) -> np.ndarray:
-    number = 0 if values.kind.is_cost else draw
-    if number >= len(values.draws):
-        raise InputError(f"{values.kind.metric} was drawn {len(values.draws)} times: there is no draw {draw}")
-    chosen = values.draws[number]
+    n = len(values.draws)
+    chosen = values.draws[draw if draw < n else Random(f"draw {draw} of {values.kind.metric}").randrange(n)]
     found = (values.of.get((arch if values.kind.is_cost else same, chosen)) for arch, same in pairs)
     return np.array([np.nan if value is None else value for value in found])
