@@ -13,7 +13,7 @@ from initio.search.queries import QuerySearch
 from initio.search.ranking import ranking
 from initio.spaces import NB201
 
-POOL = tuple(NB201.architectures())[:60]  # many of them disconnected
+POOL = tuple(sorted({NB201.canonical(arch) for arch in NB201.architectures()}))[:60]  # 60 different networks
 NUMBERS = [float(n) for n in range(60)]
 SCORES = Scores.of(
     POOL,
@@ -39,6 +39,34 @@ def test_the_first_k_are_trained_and_the_best_of_them_taken() -> None:
     for search in (EigenNas(k=3), Knas(k=3), ZeroCost("trace", k=3)):
         assert asked(search) == [59, 58, 57]
         assert run_queries(search, TASK, accuracy, seed=0).chosen == (POOL[57],)
+
+
+def test_isomorphic_architectures_are_trained_once() -> None:
+    """The first 60 as written are 7 networks; whichever of a class comes first stands for it."""
+    written = tuple(NB201.architectures())[:60]
+    networks = {NB201.canonical(arch) for arch in written}
+    task = Task(NB201, Budget(queries=50), written, Scores.of(written, {"eigen": NUMBERS, "knas": NUMBERS}))
+    for search in (EigenNas(), Knas()):
+        trace = run_queries(search, task, lambda query: Observation(1.0), seed=0).trace
+        seen = [NB201.canonical(NB201.parse(str(dict(row)["architecture"]))) for row in trace]
+        assert len(seen) == len(networks) < 20
+        assert set(seen) == networks
+
+
+def test_candidates_are_trained_to_the_end() -> None:
+    lengths: list[int | None] = []
+
+    def remember(query: Query) -> Observation:
+        lengths.append(query.epochs)
+        return Observation(1.0)
+
+    for search, task in (
+        (EigenNas(k=1), replace(TASK, epochs=(12, 200))),
+        (EigenNas(k=1, epochs=12), replace(TASK, epochs=(12, 200))),
+        (Knas(k=1), TASK),
+    ):
+        run_queries(search, task, remember, seed=0)
+    assert lengths == [200, 12, None]
 
 
 def test_one_query_where_nothing_is_validated() -> None:

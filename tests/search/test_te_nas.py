@@ -1,5 +1,6 @@
 """TE-NAS: the pruned supernet is the right network, and pruning removes what the two ranks say."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from initio import InputError
 from initio.networks import build
 from initio.records import Observation
 from initio.search import Budget, Task, TeNas, run_queries
-from initio.search.te_nas import Kept, keep
+from initio.search.te_nas import Kept, _start, _Supernet, _without, keep, mixed_names
 from initio.spaces import DARTS, NB101, NB201, GraphSpace, NetworkSettings
 
 SMALL = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
@@ -20,10 +21,15 @@ SMALL = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
 class Toy(TeNas):
     """Measured is only which options are left: removing 3 is worst, then 1, 4, 2, 0."""
 
-    def measure(self, space: GraphSpace, kept: Kept, draws: Sequence[int]) -> tuple[float, float]:
+    def changes(
+        self, space: GraphSpace, kept: Kept, smaller: Sequence[Kept], draw: int
+    ) -> tuple[list[float], list[float]]:
         loss = {3: 5, 1: 4, 4: 3, 2: 2, 0: 1, 5: 0, 6: 0}
-        gone = sum(loss[o] for k, left in enumerate(kept) for o in range(len(space.relaxation[k])) if o not in left)
-        return float(gone), -float(gone)
+        everything = [range(len(decision)) for decision in space.relaxation]
+        gone = [
+            float(sum(loss[o] for k, left in enumerate(s) for o in everything[k] if o not in left)) for s in smaller
+        ]
+        return gone, [-g for g in gone]
 
 
 @pytest.mark.parametrize("choices", [(3, 1, 0, 2, 4, 3), (3, 3, 3, 3, 3, 3), (0, 0, 0, 0, 0, 0)])
@@ -63,13 +69,41 @@ def test_one_query_and_the_nearest_member_of_a_pool() -> None:
     assert (result.cost.queries, result.chosen) == (1, pool[1:])
 
 
-def test_measured_values_are_those_of_the_metrics_and_repeat() -> None:
-    search, full = TeNas(data="noise:3x8x8", batch_size=4, channels=2), tuple((1, 3) for _ in range(6))
-    log_kappa, regions = search.measure(NB201, full, [5])
-    assert log_kappa > 0
-    assert 1 < regions <= 1000
-    assert search.measure(NB201, full, [5]) == (log_kappa, regions)
-    assert search.measure(NB201, ((0,),) * 6, [5])[0] == float("inf")  # disconnected: the worst, not an error
+def test_none_leaves_before_the_first_round() -> None:
+    """Its removal changes nothing, so no rank could tell that it is useless."""
+    assert _start(NB201) == ((1, 2, 3, 4),) * 6
+    assert all(len(options) == 7 for options in _start(DARTS))  # that space has none
+
+
+def test_smaller_supernets_have_the_weights_of_the_whole_one() -> None:
+    """Otherwise a change of weights would drown the change of one option."""
+    kept: Kept = ((1, 2, 3),) * 6
+    whole, less = _Supernet(NB201, kept, SMALL, 3).parts([_without(kept, 0, 2)])
+    weights, names = whole.state_dict(), less.state_dict().keys()
+    assert set(weights) - names == {n for n in weights if ".edge_0_1_2." in n}
+    assert all(torch.equal(weights[name], value) for name, value in less.state_dict().items())
+
+
+def test_options_of_an_edge_are_averaged() -> None:
+    """A skip beside a skip-like pooling of a constant image gives the image, not twice the image."""
+    kept: Kept = ((0,), (0,), (0,), (1, 4), (0,), (0,))
+    (net,) = _Supernet(NB201, kept, NetworkSettings(channels=1, cells=1, shape=(1, 3, 3)), 0, bare=True).parts([])
+    seen: list[torch.Tensor] = []
+    net.cell.register_forward_hook(lambda module, values, out: seen.append(out))  # type: ignore[union-attr]
+    x = torch.ones(2, 1, 3, 3)
+    net(x)
+    torch.testing.assert_close(seen[0], x)
+    assert mixed_names(NB201.supernet((0,) * 6, SMALL)) == {f"edge_{i}_{j}" for j in (1, 2, 3) for i in range(j)}
+
+
+def test_changes_are_those_of_the_metrics_and_repeat() -> None:
+    search, kept = TeNas(data="noise:3x8x8", batch_size=4, channels=2), tuple((1, 3) for _ in range(6))
+    smaller = [kept, _without(kept, 5, 3), ((),) * 6]
+    kappa, regions = search.changes(NB201, kept, smaller, 5)
+    assert (kappa[0], regions[0]) == (0.0, 0.0)
+    assert kappa[1] != 0.0
+    assert (kappa[2], regions[2]) == (math.inf, pytest.approx(-1, abs=0.01))  # nothing connects: the worst, no error
+    assert search.changes(NB201, kept, smaller, 5) == (kappa, regions)
 
 
 def test_what_has_no_supernet() -> None:

@@ -67,13 +67,17 @@ class Naswot:
 class Knas:
     """KNAS (Xu et al., 2021; thesis 3.4): the top k by the mean of the gradients' Gram matrix, then the best trained.
 
+    As in the authors' code a pool of 500 is ranked, and networks with the same score (isomorphic cells) count once.
+
     Args:
         k: how many are trained; 20 in Eigen-NAS, Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
+        epochs: length of their trainings; None for the longest there is.
     """
 
     k: int = 20
-    sample: int | None = None
+    sample: int | None = 500
+    epochs: int | None = None
 
     name: ClassVar[str] = "knas"
 
@@ -81,21 +85,26 @@ class Knas:
         _check(self.k, self.sample)
 
     def propose(self, task: Task, seed: int) -> Proposals:
-        """The first k."""
-        return best_first(task, seed, self.name, "knas", self.k, self.sample)
+        """The first k networks."""
+        return train_fully(task, seed, self.name, "knas", self.k, self.sample, self.epochs)
 
 
 @dataclass(frozen=True)
 class EigenNas:
     """Eigen-NAS [Eigen, section 5.2]: the top k by the mean of the kernel's diagonal, an upper bound of λ_min.
 
+    The paper says neither how large its random pool is nor how long candidates are trained, only that the experiment
+    follows KNAS's code: so `sample` and `epochs` are those of `Knas`.
+
     Args:
         k: how many are trained; 20 and 5 in Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
+        epochs: length of their trainings; None for the longest there is.
     """
 
     k: int = 20
-    sample: int | None = None
+    sample: int | None = 500
+    epochs: int | None = None
 
     name: ClassVar[str] = "eigen-nas"
 
@@ -103,8 +112,8 @@ class EigenNas:
         _check(self.k, self.sample)
 
     def propose(self, task: Task, seed: int) -> Proposals:
-        """The first k."""
-        return best_first(task, seed, self.name, "eigen", self.k, self.sample)
+        """The first k networks."""
+        return train_fully(task, seed, self.name, "eigen", self.k, self.sample, self.epochs)
 
 
 def best_first(
@@ -113,6 +122,22 @@ def best_first(
     """Trains the k best of a random pool by one metric."""
     for arch in ranking(task, f"{method} {seed}", method, metric, sample, higher)[:k]:
         yield Query(arch)
+    return None
+
+
+def train_fully(
+    task: Task, seed: int, method: str, metric: str, k: int, sample: int | None, epochs: int | None
+) -> Proposals:
+    """Trains the k best networks of a random pool by one metric, of isomorphic architectures only one."""
+    longest = task.epochs[-1] if task.epochs else None
+    networks = set[Architecture]()
+    for arch in ranking(task, f"{method} {seed}", method, metric, sample):
+        if len(networks) == k:
+            break
+        network = task.space.canonical(arch)
+        if network not in networks:
+            networks.add(network)
+            yield Query(arch, longest if epochs is None else epochs)
     return None
 
 

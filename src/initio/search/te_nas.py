@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 from initio.data import load
 from initio.errors import InputError
 from initio.graphs import SUM, ZERO, Builder, Graph, Mixed, Op, prune
-from initio.records import Architecture, Query
+from initio.records import Architecture, Batch, Query
 from initio.search.queries import Proposals, Task
 from initio.spaces import GraphSpace, NetworkSettings
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 SUPERNETS = ("nb201", "darts")  # where all options exist side by side, whatever is sampled
+DECIMALS = 3  # to which changes are rounded before they are ranked
 
 Kept = tuple[tuple[int, ...], ...]  # for each categorical of the relaxation, the options that are left
 
@@ -27,20 +28,21 @@ Kept = tuple[tuple[int, ...], ...]  # for each categorical of the relaxation, th
 class TeNas:
     """From all options side by side to one a categorical, without any training.
 
-    In each round every option that is left is tried without: how small is κ then, and how many linear regions remain?
-    Each categorical loses the option whose removal has the best sum of the two ranks. The one query at the end only
-    tells how good the choice is.
+    In each round every option that is left is tried without: how much does κ grow then, and how much the number of
+    linear regions? Both relative to the supernet of the round with the same weights, means over repeats. Each
+    categorical loses the option whose removal has the best sum of the two ranks. The one query at the end only tells
+    how good the choice is.
 
-    The paper ranks relative changes against the supernet of the round, averaged over repeats. That divisor is the same
-    for all, so the logarithm of κ and the count themselves are ranked here. Two more departures: options of an edge are
-    added, not averaged, and batch-norm statistics are frozen. The defaults are small, for a CPU; the paper has 72 real
-    images of 32x32, 3 channels for κ and 1 for the regions, and 3 repeats.
+    As in the authors' code `none` leaves before the first round (its removal changes nothing, so it would often be the
+    last), options of an edge are averaged, changes are rounded before they are ranked, and nb201's regions are those of
+    one cell without a stem that sees one channel. Two departures: batch-norm statistics are frozen, and all options of
+    a round are tried with the same weights. The defaults are small, for a CPU; the paper has 72 real images of 32x32.
 
     Args:
         data: the images, as `initio.data.load` reads it: `noise:3x16x16`, `cifar10@16`.
         batch_size: images that κ is measured on.
         channels: width of κ's network; the regions' network has a width of 1.
-        repeats: networks and batches that a measurement is the mean of.
+        repeats: weights and batches that a change is the mean of; 3 in the paper.
         prunes: options that a categorical loses in a round.
     """
 
@@ -75,15 +77,15 @@ class TeNas:
         the edges whose removal is worst stay.
         """
         rng = Random(f"{self.name} {seed}")
-        kept: Kept = tuple(tuple(range(len(decision))) for decision in space.relaxation)
-        weights = [[math.inf] * len(decision) for decision in space.relaxation]
+        kept = _start(space)
+        weights = [[0.0] * len(decision) for decision in space.relaxation]
         while any(len(options) > 1 for options in kept):
             regret = self._regret(space, kept, rng, [k for k, options in enumerate(kept) if len(options) > 1])
             for k in regret:
                 worst_last = sorted(regret[k], key=lambda option: (regret[k][option], option))
                 for option in worst_last[: min(self.prunes, len(kept[k]) - 1)]:
                     weights[k][option] = len(weights[k]) - len(kept[k])
-                    kept = (*kept[:k], tuple(o for o in kept[k] if o != option), *kept[k + 1 :])
+                    kept = _without(kept, k, option)
         final = [float(len(row)) for row in weights]
         if len(space.active(space.sample(rng))) < len(kept):
             last = self._regret(space, kept, rng, range(len(kept)))
@@ -97,39 +99,142 @@ class TeNas:
         self, space: GraphSpace, kept: Kept, rng: Random, categoricals: Sequence[int]
     ) -> dict[int, dict[int, float]]:
         """For each option of these categoricals, how bad it is to remove it: TE-NAS's sum of ranks."""
-        from initio.metrics import tenas
-
-        draws = [rng.randrange(2**31) for _ in range(self.repeats)]
         tried = [(k, option) for k in categoricals for option in kept[k]]
-        found = [self.measure(space, _without(kept, k, option), draws) for k, option in tried]
-        ranks = tenas([log_kappa for log_kappa, _ in found], [regions for _, regions in found])
+        smaller = [_without(kept, k, option) for k, option in tried]
+        repeats = [self.changes(space, kept, smaller, rng.randrange(2**31)) for _ in range(self.repeats)]
+        kappa, regions = (
+            [sum(values) for values in zip(*column, strict=True)] for column in zip(*repeats, strict=True)
+        )
+        by_kappa = dense_ranks([total / self.repeats for total in kappa])
+        by_regions = dense_ranks([-total / self.repeats for total in regions])
         out: dict[int, dict[int, float]] = {k: {} for k in categoricals}
-        for (k, option), rank in zip(tried, ranks, strict=True):
-            out[k][option] = rank
+        for (k, option), a, b in zip(tried, by_kappa, by_regions, strict=True):
+            out[k][option] = float(a + b)
         return out
 
-    def measure(self, space: GraphSpace, kept: Kept, draws: Sequence[int]) -> tuple[float, float]:
-        """Mean log κ and mean number of linear regions; a network without a value is the worst of all."""
-        from initio.metrics import Options, evaluate
-
-        data = load(self.data)
-        log_kappa = regions = 0.0
-        for draw in draws:
-            batch = data.batch(self.batch_size, draw)
-            settings = NetworkSettings(
-                channels=self.channels, cells=space_cells(space), classes=batch.classes, shape=batch.shape, init="he"
-            )
-            kappa = evaluate(_build(space, kept, settings, draw), batch, "kappa", Options(reduction="sum"))["kappa"]
-            thin = _build(space, kept, replace(settings, channels=1), draw)
-            count = evaluate(thin, batch, "regions", Options(seed=draw))["regions"]
-            log_kappa += math.inf if kappa.value is None else math.log(kappa.value)
-            regions += count.value or 0.0
-        return log_kappa / len(draws), regions / len(draws)
+    def changes(
+        self, space: GraphSpace, kept: Kept, smaller: Sequence[Kept], draw: int
+    ) -> tuple[list[float], list[float]]:
+        """By how much κ and the number of linear regions grow from the supernet to each of the smaller ones."""
+        batch = load(self.data).batch(self.batch_size, draw)
+        wide = NetworkSettings(
+            channels=self.channels, cells=space_cells(space), classes=batch.classes, shape=batch.shape, init="he"
+        )
+        nets = _Supernet(space, kept, wide, draw)
+        kappa = [_kappa(net, batch) for net in nets.parts(smaller)]
+        grey = _one_channel(batch, draw)
+        nets = _Supernet(space, kept, replace(wide, channels=1, shape=grey.shape), draw, bare=space.name == "nb201")
+        regions = [_regions(net, grey, draw) for net in nets.parts(smaller)]
+        return [growth(kappa[0], k) for k in kappa[1:]], [growth(regions[0], r) for r in regions[1:]]
 
 
 def space_cells(space: GraphSpace) -> int:
     """The paper's depth: one cell a stage of nb201, one normal and one reduction cell of darts."""
     return 1 if space.name == "nb201" else 2
+
+
+# --- what is measured, and its ranks ---------------------------------------------------------------------------------
+
+
+def _kappa(net: nn.Module, batch: Batch) -> float:
+    from initio.metrics import Options, evaluate
+
+    value = evaluate(net, batch, "kappa", Options(reduction="sum"))["kappa"].value
+    return math.inf if value is None else value
+
+
+def _regions(net: nn.Module, batch: Batch, seed: int) -> float:
+    from initio.metrics import Options, evaluate
+
+    return evaluate(net, batch, "regions", Options(seed=seed))["regions"].value or 0.0
+
+
+def _one_channel(batch: Batch, seed: int) -> Batch:
+    """A random channel of each image."""
+    import numpy as np
+
+    channel = np.random.default_rng(seed).integers(0, batch.x.shape[1], len(batch.x))
+    return replace(batch, x=batch.x[np.arange(len(batch.x)), channel][:, None], mean=(), std=())
+
+
+def growth(before: float, after: float) -> float:
+    """The relative change, where κ may be infinite and there may be no regions at all.
+
+    >>> growth(10.0, 12.0), growth(10.0, math.inf), growth(math.inf, 10.0), growth(math.inf, math.inf)
+    (0.2, inf, -1.0, 0.0)
+    """
+    if before == after:
+        return 0.0
+    if math.isinf(before):
+        return -1.0
+    return round(after / before - 1, 12) if before else math.inf
+
+
+def dense_ranks(values: Sequence[float]) -> list[int]:
+    """0 for the smallest, the next number for the next value; values that agree to three decimals are the same.
+
+    >>> dense_ranks([0.2, -0.1, 0.2001, math.inf])
+    [1, 0, 1, 2]
+    """
+    rounded = [round(value, DECIMALS) for value in values]
+    place = {value: rank for rank, value in enumerate(sorted(set(rounded)))}
+    return [place[value] for value in rounded]
+
+
+# --- supernets -------------------------------------------------------------------------------------------------------
+
+
+def _start(space: GraphSpace) -> Kept:
+    """All options but `none`."""
+    return tuple(tuple(i for i, o in enumerate(decision.options) if o != ZERO) for decision in space.relaxation)
+
+
+def _without(kept: Kept, categorical: int, option: int) -> Kept:
+    left = tuple(o for o in kept[categorical] if o != option)
+    return (*kept[:categorical], left, *kept[categorical + 1 :])
+
+
+@dataclass(frozen=True)
+class _Supernet:
+    """One set of weights for the supernet of a round and all its parts; `bare` is the first cell alone."""
+
+    space: GraphSpace
+    kept: Kept
+    settings: NetworkSettings
+    seed: int
+    bare: bool = False
+
+    def parts(self, smaller: Sequence[Kept]) -> list[nn.Module]:
+        """The supernet itself, then the smaller ones with its weights."""
+        whole = self._build(self.kept)
+        weights = whole.state_dict()
+        nets = [self._build(kept) for kept in smaller]
+        for net in nets:
+            net.load_state_dict({name: weights[name] for name in net.state_dict()})
+        return [whole, *nets]
+
+    def _build(self, kept: Kept) -> nn.Module:
+        from initio.networks import build
+
+        settings = self.space.resolve(self.settings)
+        supernet = self.space.supernet((0,) * len(kept), settings)
+        graph = keep(supernet, kept)
+        net = build(_first_cell(graph) if self.bare else graph, settings, seed=self.seed)
+        edges = mixed_names(supernet)
+        for name, module in net.named_modules():
+            if name.rpartition(".")[2] in edges:
+                module.register_forward_hook(_average)
+        return net
+
+
+def _average(_: nn.Module, values: tuple[Tensor, ...], total: Tensor) -> Tensor:
+    return total / len(values)
+
+
+def mixed_names(graph: Graph) -> frozenset[str]:
+    """The names of all steps that are `Mixed`, in cells too: where options of an edge are summed."""
+    own = {step.name for step in graph.steps if isinstance(step.op, Mixed)}
+    return frozenset(own).union(*(mixed_names(step.op) for step in graph.steps if isinstance(step.op, Graph)))
 
 
 def keep(graph: Graph, kept: Kept) -> Graph:
@@ -150,16 +255,11 @@ def keep(graph: Graph, kept: Kept) -> Graph:
     return new.graph(values[graph.output])
 
 
-def _build(space: GraphSpace, kept: Kept, settings: NetworkSettings, seed: int) -> nn.Module:
-    from initio.networks import build
-
-    settings = space.resolve(settings)
-    return build(keep(space.supernet((0,) * len(kept), settings), kept), settings, seed=seed)
-
-
-def _without(kept: Kept, categorical: int, option: int) -> Kept:
-    left = tuple(o for o in kept[categorical] if o != option)
-    return (*kept[:categorical], left, *kept[categorical + 1 :])
+def _first_cell(graph: Graph) -> Graph:
+    """The first cell and the ReLU that follows the last one: no stem, no reduction, no classifier."""
+    cell = next(step.op for step in graph.steps if isinstance(step.op, Graph))
+    net = Builder()
+    return net.graph(net("head", Op("bn_relu", 1, 1), net("cell", cell, 0)))
 
 
 def _heaviest(task: Task, weights: Sequence[Sequence[float]]) -> Architecture:
