@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from initio.api import build as build
+    from initio.api import optimise as optimise
     from initio.data import Dataset as Dataset
     from initio.data import load as load_data  # noqa: F401
     from initio.data import noise as noise
@@ -52,6 +53,7 @@ _HOME = {  # public name -> module and name there
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
     "build": "initio.api:build",
+    "optimise": "initio.api:optimise",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initio.records import Architecture
-from initio.spaces import DARTS, Genotype, NetworkSettings, get_space, parse
+from initio.records import Architecture, Observation, SearchResult
+from initio.spaces import DARTS, Genotype, NetworkSettings, Space, get_space, parse
+from initio.spaces import space as own_space
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from initio.search.queries import QuerySearch
+    from initio.search.scores import Scores
 
 
 def build(arch: Architecture | Genotype | str, *, seed: int = 0, **settings: Any) -> nn.Module:
@@ -30,3 +35,58 @@ def build(arch: Architecture | Genotype | str, *, seed: int = 0, **settings: Any
 
         return build_graph(arch.network(options, *DARTS.size(options)), options, seed=seed)
     return get_space(arch.space).build(arch, options, seed=seed)
+
+
+def optimise(
+    space: Space | str | Mapping[str, Iterable[Any]],
+    evaluate: Callable[[Architecture], float],
+    *,
+    queries: int = 20,
+    scores: Scores | Mapping[str, Mapping[Architecture, float]] | None = None,
+    pool: Sequence[Architecture] = (),
+    search: QuerySearch | None = None,
+    seed: int = 0,
+) -> SearchResult:
+    """The best architecture that so many evaluations find, by the robust hybrid or another search.
+
+    Args:
+        space: where; its name, or just the decisions with their options if there is nothing to build.
+        evaluate: how good an architecture is, larger is better; never asked twice for the same one.
+        queries: how many evaluations.
+        scores: what is known beforehand, a column a metric; a value that is missing or NaN is undefined.
+        pool: the architectures that may be evaluated; all of the space if empty.
+        search: one of `initio.search.QUERY_SEARCHES`; `Robust()` if nothing is given.
+        seed: of the search.
+
+    >>> options = {"kernel": [1, 3, 5, 7], "width": [8, 16, 32, 64], "skip": [False, True]}
+    >>> found = optimise(options, lambda arch: sum(arch.choices), queries=12)
+    >>> found.chosen[0].choices
+    (3, 3, 1)
+    >>> found.cost.queries
+    12
+    """
+    from initio.search.queries import Budget, Task, run_queries
+    from initio.search.robust import Robust
+
+    if isinstance(space, Mapping):
+        space = own_space("decisions", _nothing, **space)
+    elif isinstance(space, str):
+        space = get_space(space)
+    task = Task(space, Budget(queries=queries), tuple(map(space.check, pool)), _scores(scores))
+    ask = lambda query: Observation(float(evaluate(query.architecture)))  # noqa: E731
+    return run_queries(search or Robust(), task, ask, seed=seed)
+
+
+def _nothing(**_: Any) -> nn.Module:
+    from initio.errors import InputError
+
+    raise InputError("this space has decisions only: make it with initio.space to build networks")
+
+
+def _scores(given: Scores | Mapping[str, Mapping[Architecture, float]] | None) -> Scores | None:
+    from initio.search.scores import Scores
+
+    if given is None or isinstance(given, Scores):
+        return given
+    archs = list(dict.fromkeys(arch for column in given.values() for arch in column))
+    return Scores.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})
