@@ -1,13 +1,22 @@
 """NASI on published tables: what the chosen architectures reach, beside the paper, parameter count and chance.
 
 python -m benchmarks.nasi_quality --space nb201 --seeds 10 --data ../shared/data
+
+Every finished run goes to a journal below --out, named after the settings: a command that was killed goes on with what
+is missing. The journal is removed when the table is complete.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
@@ -16,6 +25,7 @@ from joblib import Parallel, delayed
 from scipy.stats import pearsonr, spearmanr
 
 from initio.cli.search import Search
+from initio.errors import InputError
 from initio.networks import count
 from initio.records import Architecture
 from initio.search import Nasi, Problem
@@ -33,6 +43,7 @@ PUBLISHED = {
     "nb1shot1-s2": ["NASI, paper  7.2 (data), 7.0 (random labels), 7.5 (noise)"],
     "nb1shot1-s3": ["NASI, paper  7.2 (data), 7.5 (random labels), 7.3 (noise)"],
 }
+ALL_PARAMETERS = "T, all parameters"  # NASI's own objective without a penalty, where the default has another
 Report = Callable[[Architecture], tuple[float, ...]]
 
 
@@ -65,18 +76,20 @@ def nb1shot1_table(space: NB1Shot1Space, data: Path) -> Table:
     return Table(("test error",), report)
 
 
-def problem_of(space: str, mode: str, data: Path) -> Problem:
+@lru_cache(maxsize=4)
+def problem_of(space: str, mode: str, data: Path, *, channels: int | None = None, batch_size: int = 64) -> Problem:
+    """What `initio search` would search on; the data are read and resized once."""
     source, labels = MODES[mode]
     spec = "noise" if source == "noise" else str(data / "cifar10_sub10k.npz")
-    return Search(space=space, data=spec, labels=labels).problem()  # type: ignore[arg-type]
+    command = Search(space=space, data=spec, labels=labels, channels=channels, batch_size=batch_size)  # type: ignore[arg-type]
+    return command.problem()
 
 
-def search(space: str, method: Nasi | LiteralNasi, mode: str, data: Path, seed: int) -> Architecture:
-    """What one run chose."""
-    import torch
-
-    torch.set_num_threads(1)
-    return method.run(problem_of(space, mode, data), seed=seed).chosen[0]
+def default_of(space: str) -> Nasi:
+    """What `initio search SPACE` runs."""
+    method = Search(space=space)._search()
+    assert isinstance(method, Nasi)
+    return method
 
 
 def by_parameters(space: str, data: Path, seed: int, n: int) -> Architecture:
@@ -93,55 +106,155 @@ def line(name: str, values: list[tuple[float, ...]]) -> str:
     return f"{name:<32} {cells}"
 
 
-def relations(space: str, data: Path, n: int, jobs: int) -> None:
+def gain(columns: Sequence[str], ours: list[tuple[float, ...]], theirs: list[tuple[float, ...]]) -> str:
+    """Whether the default beats parameter count, all data sets taken together; an error is better when smaller."""
+    sign = -1 if columns == ("test error",) else 1
+    ahead = sign * (np.array(ours).mean(0) - np.array(theirs).mean(0)).sum()
+    verb = "beats" if ahead > 0 else "does not beat"
+    return f"default {verb} parameter count: {ahead:+.2f}, the sum over {' + '.join(columns)}"
+
+
+# --- runs, and the journal that keeps them ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """One search; or, where the method is the name TRACE, one measured trace, the seed being its number."""
+
+    method: str
+    mode: str
+    seed: int
+
+
+TRACE = "trace"
+Answer = list[int] | float  # the choices of a search, or a trace
+
+
+def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: Job) -> tuple[Job, Answer, float]:
+    """The answer of one job and its seconds."""
+    import torch
+
+    torch.set_num_threads(1)
+    start, problem = time.perf_counter(), problem_of(space, job.mode, data)
+    answer: Answer
+    if job.method == TRACE:
+        answer = float(dict(Nasi()._step(problem, 0, job.seed))["trace"] or 0)  # type: ignore[arg-type]
+    else:
+        answer = list(methods[job.method].run(problem, seed=job.seed).chosen[0].choices)
+    return job, answer, time.perf_counter() - start
+
+
+class Journal:
+    """Finished jobs, one JSON line each; a last line that a crash left half-written is forgotten."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.answers = path, dict[Job, Answer]()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = path.read_bytes() if path.is_file() else b""
+        whole, _, torn = content.rpartition(b"\n")
+        if torn:
+            os.truncate(path, len(content) - len(torn))
+        for number, text in enumerate(whole.splitlines(), start=1):
+            try:
+                row = json.loads(text)
+                self.answers[Job(row["method"], row["mode"], row["seed"])] = row["answer"]
+            except (ValueError, TypeError, KeyError):
+                raise InputError(f"line {number} of {str(path)!r} is damaged: delete the file to start over") from None
+
+    def add(self, job: Job, answer: Answer) -> None:
+        """On disk before the next job's answer is waited for."""
+        self.answers[job] = answer
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**vars(job), "answer": answer}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class Study:
+    """All jobs of one space, answered once."""
+
+    space: str
+    methods: dict[str, Nasi | LiteralNasi]
+    data: Path
+    journal: Journal
+    jobs: int
+
+    def run(self, wanted: Sequence[Job], tell: Callable[[Job, Answer], str]) -> Iterator[Answer]:
+        """The answers in order; what is missing is computed, kept and told of on stderr."""
+        missing = [job for job in wanted if job not in self.journal.answers]
+        parallel = Parallel(n_jobs=self.jobs, return_as="generator_unordered", batch_size=1)
+        runs = parallel(delayed(solve)(self.space, self.methods, self.data, job) for job in missing)
+        for done, (job, answer, seconds) in enumerate(runs, start=len(wanted) - len(missing) + 1):
+            self.journal.add(job, answer)
+            if job.method != TRACE or done % 50 == 0 or done == len(wanted):
+                print(f"{done} of {len(wanted)}: {tell(job, answer)}, {seconds:.0f} s", file=sys.stderr, flush=True)
+        return (self.journal.answers[job] for job in wanted)
+
+
+def relations(study: Study, n: int) -> None:
     """Does T rank alike on data, random labels and noise? The same n architectures and initialisations."""
-
-    def traces(mode: str) -> list[float]:
-        problem = problem_of(space, mode, data)
-        return list(Parallel(n_jobs=jobs)(delayed(_measure)(Nasi(), problem, step) for step in range(n)))
-
-    T = {mode: np.log(traces(mode)) for mode in MODES}
+    T = {}
+    for mode in MODES:
+        wanted = [Job(TRACE, mode, step) for step in range(n)]
+        T[mode] = np.log(np.array(list(study.run(wanted, lambda job, _: f"traces on {job.mode}")), float))
     for mode in list(MODES)[1:]:
         rank, linear = spearmanr(T["data"], T[mode]).statistic, pearsonr(T["data"], T[mode]).statistic
         print(f"T on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}")
 
 
-def _measure(estimator: Nasi, problem: Problem, step: int) -> float:
-    import torch
+def journal_of(folder: Path, space: str, data: Path) -> Journal:
+    """The journal of this space with the settings that its default has now; others have another."""
+    settings = (default_of(space), LiteralNasi(), [problem_of(space, mode, data).network for mode in MODES])
+    return Journal(folder / f"nasi-quality-{space}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}.jsonl")
 
-    torch.set_num_threads(1)
-    return float(dict(estimator._step(problem, 0, step))["trace"] or 0)  # type: ignore[arg-type]
 
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
+def main(words: Sequence[str] | None = None) -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--space", default="nb201", choices=list(PUBLISHED))
     arguments.add_argument("--seeds", type=int, default=10)
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--jobs", type=int, default=2)
     arguments.add_argument("--literal-steps", type=int, default=200, help="0 leaves the literal estimator out")
-    options = arguments.parse_args()
+    arguments.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journal")
+    options = arguments.parse_args(words)
     space = get_space(options.space)
     table = nb1shot1_table(space, options.data) if isinstance(space, NB1Shot1Space) else nb201_table(options.data)
     seeds = range(options.seeds)
+    default = default_of(space.name)
+    methods: dict[str, Nasi | LiteralNasi] = {"default": default}
+    if default.counted != "all":
+        methods[ALL_PARAMETERS] = Nasi(steps=default.steps, finalists=default.finalists)
+    if options.literal_steps:
+        methods[f"literal T={options.literal_steps}"] = LiteralNasi(steps=options.literal_steps)
+    journal = journal_of(options.out, space.name, options.data)
+    study = Study(space.name, methods, options.data, journal, options.jobs)
+
+    def report(choices: Answer) -> tuple[float, ...]:
+        assert isinstance(choices, list)
+        return table.report(Architecture(space.name, tuple(choices)))
+
+    def tell(job: Job, answer: Answer) -> str:
+        return f"{job.method}, {job.mode}, seed {job.seed}: {' / '.join(f'{v:.2f}' for v in report(answer))}"
+
     print(f"{space.name}, {options.seeds} seeds, mean±std of {' / '.join(table.columns)}")
     for text in PUBLISHED[space.name]:
         print(text)
-    methods: dict[str, Nasi | LiteralNasi] = {"default": Nasi()}
-    if options.literal_steps:
-        methods[f"literal T={options.literal_steps}"] = LiteralNasi(steps=options.literal_steps)
-    pool = Nasi().steps
     print(line("random", [table.report(problem_of(space.name, "noise", options.data).draw(Random(s))) for s in seeds]))
-    largest = [by_parameters(space.name, options.data, seed, pool) for seed in seeds]
-    print(line(f"most parameters of {pool}", [table.report(arch) for arch in largest]), flush=True)
-    for name, method in methods.items():
-        for mode in MODES:
-            runs = Parallel(n_jobs=options.jobs)(
-                delayed(search)(space.name, method, mode, options.data, seed) for seed in seeds
-            )
-            print(line(f"{name}, {mode}", [table.report(arch) for arch in runs]), flush=True)
-    relations(space.name, options.data, 200, options.jobs)
+    largest = [table.report(by_parameters(space.name, options.data, seed, default.steps)) for seed in seeds]
+    print(line(f"most parameters of {default.steps}", largest), flush=True)
+    for name in methods:
+        for mode in ("data",) if name == ALL_PARAMETERS else MODES:
+            values = [report(answer) for answer in study.run([Job(name, mode, seed) for seed in seeds], tell)]
+            print(line(f"{name}, {mode}", values), flush=True)
+            if (name, mode) == ("default", "data"):
+                beaten = gain(table.columns, values, largest)
+    print(beaten)
+    relations(study, 200)
+    journal.path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
-    main()
+    from benchmarks import nasi_quality  # workers import it, so that they too read the data once
+
+    nasi_quality.main()

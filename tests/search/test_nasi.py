@@ -8,8 +8,8 @@ from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture, Settings
 from initio.search import Limits, Nasi, Problem
-from initio.search.nasi import design
-from initio.spaces import DARTS, NB201, NetworkSettings
+from initio.search.nasi import design, traces
+from initio.spaces import DARTS, NB201, NetworkSettings, get_space
 
 TINY = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), TINY, batch_size=8)
@@ -133,7 +133,44 @@ def test_the_penalty_clips_at_nu() -> None:
     assert Nasi().objective(T) == pytest.approx(np.log(T))
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 1}, {"nu": "0"}, {"nu": "banana"}, {"mu": -1}, {"ridge": 0}])
+# --- T of the chosen operations alone --------------------------------------------------------------------------------
+
+CELLS = replace(PROBLEM, space=get_space("nb1shot1-s1"), network=replace(TINY, channels=4))
+
+
+def test_the_chosen_trace_is_the_part_of_the_trace_that_the_blocks_hold() -> None:
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    network, batch = CELLS.build(CELLS.draw(Random(2)), 0), CELLS.batch(0)
+    T, T_c, flag = traces(network, batch)
+    weights = {name: p for name, p in network.named_parameters() if p.ndim > 1}
+    loss = F.cross_entropy(network.train()(torch.from_numpy(batch.x.copy())), torch.from_numpy(batch.y.copy()))
+    gradients = torch.autograd.grad(loss, list(weights.values()))
+    squares = {name: g.square().sum().item() for name, g in zip(weights, gradients, strict=True)}
+    assert pytest.approx(sum(squares.values()), rel=1e-4) == T
+    assert T_c == pytest.approx(sum(value for name, value in squares.items() if ".vertex_" in name), rel=1e-4)
+    assert T_c < T  # type: ignore[operator]
+    assert not flag
+
+
+def test_the_trace_is_penalised_and_its_chosen_part_rewarded() -> None:
+    rows = [tuple({"trace": T, "chosen_trace": T_c}.items()) for T, T_c in ((5.0, 2.0), (10.0, 4.0), (40.0, 30.0))]
+    search = Nasi(counted="chosen", nu="median")
+    assert search.nu_of(np.array([5.0, 10.0, 40.0])) == 10
+    assert search._objective(rows) == pytest.approx(np.log([2.0, 4.0, 2.0]))  # 30 − (40 − 10) = 0 is below the smallest
+
+
+def test_a_search_that_rewards_the_chosen_part_is_resumed_to_the_same_answer() -> None:
+    search = Nasi(steps=6, finalists=2, draws=2, counted="chosen", nu="median")
+    whole = search.run(CELLS, seed=0)
+    assert search.run(CELLS, seed=0, rows=whole.trace[:7]) == whole
+    assert "measured traces, log R" in search.summary(CELLS, whole)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"counted": "some"}, {"steps": 1}, {"nu": "0"}, {"nu": "banana"}, {"mu": -1}, {"ridge": 0}]
+)
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Nasi(**wrong)  # type: ignore[arg-type]

@@ -136,3 +136,10 @@ def test_any_text_is_read_or_refused(text):
     except InputError:
         return
     assert NB1SHOT1_S1.parse(NB1SHOT1_S1.format(arch)) == arch
+
+
+def test_a_one_shot_network_too_narrow_to_be_shared_out_is_refused() -> None:
+    arch = NB1SHOT1_S2.parse("nb1shot1-s2:parents=0|0|0,1|0,1|2,3,4;ops=" + ",".join(["conv1x1-bn-relu"] * 4))
+    with pytest.raises(InputError, match="channels must be at least 3 for this cell's concatenation, not 2"):
+        NB1SHOT1_S2.supernet(arch.choices, NetworkSettings(channels=2, cells=1))
+    NB1SHOT1_S2.supernet(arch.choices, NetworkSettings(channels=3, cells=1))

@@ -209,8 +209,6 @@ class NB101Space(GraphSpace):
 def cell_graph(matrix: Matrix, ops: Ops, c_in: int, c_out: int) -> Graph:
     """A pruned cell: 1x1 projections of the input, truncation between vertices, concatenation at the end."""
     out = len(matrix) - 1
-    if (feeding := sum(matrix[v][out] for v in range(1, out))) > c_out:
-        raise InputError(f"channels must be at least {feeding} for this cell's concatenation, not {c_out}")
     width = vertex_channels(matrix, c_in, c_out)
     cell = Builder()
     value = [0] * out  # of each vertex
@@ -251,6 +249,8 @@ def vertex_channels(matrix: Sequence[Sequence[int]], c_in: int, c_out: int) -> t
     """
     out = len(matrix) - 1
     feeding = [v for v in range(1, out) if matrix[v][out]]
+    if len(feeding) > c_out:
+        raise InputError(f"channels must be at least {len(feeding)} for this cell's concatenation, not {c_out}")
     width = {v: c_out // len(feeding) + (k < c_out % len(feeding)) for k, v in enumerate(feeding)}
     for v in reversed(range(1, out)):
         if v not in width:
