@@ -15,8 +15,8 @@ default estimator here asks the same question of whole architectures, in two sta
    all finalists have traces far above the others, the largest is an extreme of the noise and of the complexity that the
    penalty of [NASI 13] is against: there the median finalist is chosen (docs/results/nasi.md has both).
 
-In nb1shot1 T says how deep a cell is and nearly nothing about its operations: stem, projections and classifier, which
-all cells share, hold most of it. There the reward is T_c(A), the part of T that the chosen operations' own parameters
+In nb1shot1 and darts T says how deep a cell is and nearly nothing about its operations: stem, projections and
+classifier, which all cells share, hold most of it. There the reward is T_c(A), the part of T that the chosen operations' own parameters
 hold, and T itself is what the penalty limits: R(A) = T_c(A) − μ max(0, T(A) − ν). This is not the paper's objective;
 docs/results/nasi.md says how it was found and what T alone gives.
 """
@@ -77,7 +77,7 @@ class Nasi:
     resumes: ClassVar[bool] = True
     limited: ClassVar[bool] = True
     by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {  # a minute of one core
-        "darts": {"steps": 120, "finalists": 10},
+        "darts": {"steps": 120, "finalists": 10, "counted": "chosen", "nu": "median"},
         "nb201": {"steps": 300, "finalists": 30, "draws": 2, "taken": "median"},
         "nb1shot1": {"steps": 120, "finalists": 10, "counted": "chosen", "nu": "median"},
     }
