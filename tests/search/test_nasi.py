@@ -168,8 +168,19 @@ def test_a_search_that_rewards_the_chosen_part_is_resumed_to_the_same_answer() -
     assert "measured traces, log R" in search.summary(CELLS, whole)
 
 
+def test_the_largest_or_the_median_finalist_is_taken() -> None:
+    largest = Nasi(steps=8, finalists=4, draws=2).run(PROBLEM, seed=0)
+    search = Nasi(steps=8, finalists=4, draws=2, taken="median")
+    median = search.run(PROBLEM, seed=0, rows=largest.trace)  # the same measurements
+    measured = search.compare(PROBLEM, median.trace)
+    ordered = sorted(measured, key=lambda arch: measured[arch][0])
+    assert (largest.chosen[0], median.chosen[0]) == (ordered[-1], ordered[(len(ordered) - 1) // 2])
+    assert search.summary(PROBLEM, median).startswith("median of")
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"counted": "some"}, {"steps": 1}, {"nu": "0"}, {"nu": "banana"}, {"mu": -1}, {"ridge": 0}]
+    "wrong",
+    [{"counted": "some"}, {"taken": "some"}, {"steps": 1}, {"nu": "0"}, {"nu": "banana"}, {"mu": -1}, {"ridge": 0}],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):

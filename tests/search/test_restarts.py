@@ -16,9 +16,10 @@ A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1
 SEARCHES = [Nasi(steps=4, finalists=2, draws=1), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
 
 
-def finalist(restart: int, choices: tuple[int, ...], *traces: float) -> Settings:
-    words = " ".join(map(str, choices))
-    return settings(restart=restart, kind="finalist", choices=words, traces=" ".join(map(repr, traces)), flag="")
+def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Settings:
+    words, T = " ".join(map(str, choices)), " ".join(map(repr, traces))
+    rewarded = " ".join(repr(share * t) for t in traces)
+    return settings(restart=restart, kind="finalist", choices=words, traces=T, rewarded=rewarded, flag="")
 
 
 def searched(restart: int, T: float) -> Settings:
@@ -63,6 +64,12 @@ def test_one_large_trace_does_not_win_and_the_penalty_counts() -> None:
     assert Restarts(Nasi(), 2).ranking(PROBLEM, rows)[0].architecture == B
     strict = LiteralNasi(mu=2, nu="4")  # R = 8 − T above 4
     assert Restarts(strict, 2).ranking(PROBLEM, rows)[0].architecture == A
+
+
+def test_what_is_rewarded_decides() -> None:
+    """A has the larger trace, B the larger part in its own operations."""
+    rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, share=0.1), finalist(1, B.choices, 2.0, share=0.9)]
+    assert Restarts(Nasi(counted="chosen"), 2).ranking(PROBLEM, rows)[0].architecture == B
 
 
 def test_equal_objectives_go_to_the_more_frequent() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
 
 from initio.data import Data
 from initio.errors import InputError
@@ -182,11 +182,33 @@ class Search(Protocol):
         """Searches; `on_row` hears of each new row of the trace."""
 
 
+class Traces(NamedTuple):
+    """T of one architecture on one draw, the part of it that is rewarded, and why there is none."""
+
+    T: float | None
+    rewarded: float | None
+    flag: str = ""
+
+
+def whole_trace(problem: Problem, arch: Architecture, draw: int) -> Traces:
+    """T, all of it rewarded, as in the paper."""
+    from initio.metrics import evaluate
+
+    found = evaluate(problem.build(arch, draw), problem.batch(draw), "nasi")["nasi"]
+    return Traces(found.value, found.value, found.flag)
+
+
 class Estimator(Search, Protocol):
     """A search for the architecture with the largest expected objective of the trace T; `Restarts` runs it often."""
 
-    def objective(self, T: np.ndarray) -> np.ndarray:
-        """What is maximised, of each trace; ν, where it is not given, follows from all of them."""
+    def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
+        """What is maximised, of each trace; ν, where it is not given, follows from all of them.
+
+        `rewarded` is the part of each trace that is rewarded, all of it if nothing is given.
+        """
+
+    def measure(self, problem: Problem, arch: Architecture, draw: int) -> Traces:
+        """T and its rewarded part, with the batch and the initialisation of one draw."""
 
     def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
         """What these rows alone speak for, limits aside."""

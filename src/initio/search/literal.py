@@ -25,7 +25,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Batch, Cost, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, climb, get, peak_bytes, positive, versions
+from initio.search.base import OnRow, Problem, climb, get, peak_bytes, positive, versions, whole_trace
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
@@ -149,9 +149,11 @@ class LiteralNasi:
             raise InputError("none of the 50 random architectures has a finite trace: check the data")
         return sum(known) / len(known)
 
-    def objective(self, T: np.ndarray) -> np.ndarray:
+    measure = staticmethod(whole_trace)
+
+    def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
         """log R, R = T − μ max(0, T − ν), not below the smallest log T; ν is what the next step would have."""
-        R = T - self.mu * np.maximum(0, T - self.nu_at(len(T) + 1, T.tolist()))
+        R = (T if rewarded is None else rewarded) - self.mu * np.maximum(0, T - self.nu_at(len(T) + 1, T.tolist()))
         r: np.ndarray = np.log(np.maximum(R, np.min(T)))
         return r
 

@@ -16,9 +16,9 @@ default estimator here asks the same question of whole architectures, in two sta
    penalty of [NASI 13] is against: there the median finalist is chosen (docs/results/nasi.md has both).
 
 In nb1shot1 and darts T says how deep a cell is and nearly nothing about its operations: stem, projections and
-classifier, which all cells share, hold most of it. There the reward is T_c(A), the part of T that the chosen operations' own parameters
-hold, and T itself is what the penalty limits: R(A) = T_c(A) − μ max(0, T(A) − ν). This is not the paper's objective;
-docs/results/nasi.md says how it was found and what T alone gives.
+classifier, which all cells share, hold most of it. There the reward is T_c(A), the part of T that the chosen
+operations' own parameters hold, and T itself is what the penalty limits: R(A) = T_c(A) − μ max(0, T(A) − ν). This is
+not the paper's objective; docs/results/nasi.md says how it was found.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from scipy.stats import rankdata
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Cost, Scalar, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, climb, get, peak_bytes, positive, versions
+from initio.search.base import OnRow, Problem, Traces, climb, get, peak_bytes, positive, versions, whole_trace
 
 if TYPE_CHECKING:
     from torch import nn
@@ -182,24 +182,23 @@ class Nasi:
     def _step(self, problem: Problem, seed: int, step: int) -> Settings:
         """A random architecture, a batch, an initialisation, all drawn from (seed, step)."""
         rng = Random(f"nasi {seed} {step}")
-        return self._measure(problem, problem.draw(rng), rng.randrange(2**31), step)
+        return self._row(problem, problem.draw(rng), rng.randrange(2**31), step)
 
     def _final(self, problem: Problem, seed: int, step: int, arch: Architecture, repeat: int) -> Settings:
         """A finalist, on a draw that is common to all of them."""
-        return self._measure(problem, arch, Random(f"nasi finalists {seed} {repeat}").randrange(2**31), step)
+        return self._row(problem, arch, Random(f"nasi finalists {seed} {repeat}").randrange(2**31), step)
 
-    def _measure(self, problem: Problem, arch: Architecture, draw: int, step: int) -> Settings:
+    def measure(self, problem: Problem, arch: Architecture, draw: int) -> Traces:
         """T of an architecture, and T_c if that is rewarded, with the batch and the initialisation of one draw."""
-        from initio.metrics import evaluate
-
-        network, batch = problem.build(arch, draw), problem.batch(draw)
-        row: dict[str, Scalar] = {"step": step, "architecture": problem.space.format(arch)}
-        row["choices"] = " ".join(map(str, arch.choices))
         if self.counted == "all":
-            measured = evaluate(network, batch, "nasi")["nasi"]
-            return settings(**row, trace=measured.value, flag=measured.flag)
-        T, T_c, flag = traces(network, batch)
-        return settings(**row, trace=T, chosen_trace=T_c, flag=flag)
+            return whole_trace(problem, arch, draw)
+        return traces(problem.build(arch, draw), problem.batch(draw))
+
+    def _row(self, problem: Problem, arch: Architecture, draw: int, step: int) -> Settings:
+        measured = self.measure(problem, arch, draw)
+        row: dict[str, Scalar] = {"step": step, "architecture": problem.space.format(arch)}
+        row |= {"choices": " ".join(map(str, arch.choices)), "trace": measured.T, "flag": measured.flag}
+        return settings(**row) if self.counted == "all" else settings(**row, chosen_trace=measured.rewarded)
 
     def _fit_rows(self, problem: Problem, rows: Sequence[Settings]) -> Fit:
         """The regression on the random architectures that have a gradient."""
@@ -237,16 +236,16 @@ class Nasi:
             return float(np.median(T))
         return float(T.mean()) if self.nu in ("adaptive", "fixed") else positive("nu", self.nu)
 
-    def objective(self, T: np.ndarray) -> np.ndarray:
-        """log R, R = T − μ max(0, T − ν) [NASI 13], kept positive where a strong penalty would make it negative."""
-        return self._penalised(T, T)
-
     def _objective(self, rows: Sequence[Settings]) -> np.ndarray:
         """log R of rows that have a T."""
         T = np.array([_trace(row) for row in rows], float)
-        return self._penalised(T, T if self.counted == "all" else np.array([get(row, "chosen_trace") for row in rows]))
+        return self.objective(
+            T, None if self.counted == "all" else np.array([get(row, "chosen_trace") for row in rows])
+        )
 
-    def _penalised(self, T: np.ndarray, rewarded: np.ndarray) -> np.ndarray:
+    def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
+        """log R, R = T − μ max(0, T − ν) [NASI 13], kept positive where a strong penalty would make it negative."""
+        rewarded = T if rewarded is None else rewarded
         R = rewarded - self.mu * np.maximum(0, T - self.nu_of(T))
         smallest = np.min(rewarded[rewarded > 0], initial=np.max(T))  # a cell of poolings alone has T_c = 0
         r: np.ndarray = np.log(np.maximum(R, smallest))
@@ -331,7 +330,7 @@ def design(problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
     return X
 
 
-def traces(network: nn.Module, batch: Batch) -> tuple[float | None, float | None, str]:
+def traces(network: nn.Module, batch: Batch) -> Traces:
     """T, the part T_c of it that the parameters of the chosen operations hold, and a flag."""
     import torch
 
@@ -342,9 +341,9 @@ def traces(network: nn.Module, batch: Batch) -> tuple[float | None, float | None
     at = Measurement(network, x, y, Options(), METRICS["nasi"].needs)
     T = METRICS["nasi"].value(at)
     if T.value is None:
-        return None, None, T.flag
+        return Traces(None, None, T.flag)
     own = {name: g for name, g in at.g.items() if CHOSEN.search(name)}
-    return T.value, float(at.dot(own, own)), T.flag
+    return Traces(T.value, float(at.dot(own, own)), T.flag)
 
 
 def _arch(problem: Problem, row: Settings) -> Architecture:

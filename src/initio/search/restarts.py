@@ -113,11 +113,11 @@ class Restarts:
     def ranking(self, problem: Problem, rows: Sequence[Settings]) -> list[Finalist]:
         """The finalists, best first."""
         finals = [row for row in rows if _is_finalist(row)]
-        searched = [dict(row)["trace"] for row in rows if not _is_finalist(row)]
-        T = [float(t) for t in searched if isinstance(t, int | float) and t > 0]
+        searched = [pair for row in rows if not _is_finalist(row) for pair in _searched(row)]
         fresh = [_traces(row) for row in finals]
-        r = self.search.objective(np.array(T + [t for traces in fresh for t in traces]))[len(T) :]
-        ends = np.cumsum([len(traces) for traces in fresh])
+        T, rewarded = np.array(searched + [pair for pairs in fresh for pair in pairs]).reshape(-1, 2).T
+        r = self.search.objective(T, rewarded)[len(searched) :]
+        ends = np.cumsum([len(pairs) for pairs in fresh])
         parts = [tuple(map(float, part)) for part in np.split(r, ends[:-1])]
         chosen = [_architecture(problem.space.name, row) for row in finals]
         votes = Counter(chosen)
@@ -126,8 +126,6 @@ class Restarts:
 
     def _measure(self, problem: Problem, seed: int, arch: Architecture, done: Sequence[Settings]) -> Settings:
         """The finalist with its traces; one that another restart chose already is not measured again."""
-        from initio.metrics import evaluate
-
         words = " ".join(map(str, arch.choices))
         for row in done:
             if _is_finalist(row) and dict(row)["choices"] == words:
@@ -135,13 +133,14 @@ class Restarts:
         values = []
         for repeat in range(self.repeats):
             draw = Random(f"finalists {seed} {repeat}").randrange(2**31)  # the same for every finalist
-            values.append(evaluate(problem.build(arch, draw), problem.batch(draw), "nasi")["nasi"])
+            values.append(self.search.measure(problem, arch, draw))
         return settings(
             kind=FINALIST,
             architecture=problem.space.format(arch),
             choices=words,
-            traces=" ".join(repr(value.value) for value in values if value.value),
-            flag=next((value.flag for value in values if not value.value), ""),
+            traces=" ".join(repr(value.T) for value in values if value.T),
+            rewarded=" ".join(repr(value.rewarded) for value in values if value.T),
+            flag=next((value.flag for value in values if not value.T), ""),
         )
 
     def _search_settings(self) -> dict[str, Any]:
@@ -218,5 +217,18 @@ def _architecture(space: str, row: Settings) -> Architecture:
     return Architecture(space, tuple(map(int, str(dict(row)["choices"]).split())))
 
 
-def _traces(row: Settings) -> list[float]:
-    return [float(word) for word in str(dict(row)["traces"]).split()]
+def _searched(row: Settings) -> list[tuple[float, float]]:
+    """T and its rewarded part, of a row that has a T."""
+    found = dict(row)
+    T = found.get("trace")
+    if not isinstance(T, int | float) or T <= 0:
+        return []
+    rewarded = found.get("chosen_trace", T)
+    assert isinstance(rewarded, int | float)
+    return [(float(T), float(rewarded))]
+
+
+def _traces(row: Settings) -> list[tuple[float, float]]:
+    found = dict(row)
+    T, rewarded = (str(found[name]).split() for name in ("traces", "rewarded"))
+    return [(float(t), float(part)) for t, part in zip(T, rewarded, strict=True)]
