@@ -46,9 +46,10 @@ class Search:
         seed: the same seed chooses the same architecture.
         estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
         steps: how many architectures nasi measures, or eigen-darts' updates; by default the method's own number.
-        finalists: how many of the best predicted architectures the regression measures again; 20, on darts 10.
+        finalists: how many of the best predicted architectures the regression measures again; 20, on nb201 30, on darts
+            and nb1shot1 10.
         mu: weight of the penalty on a trace above ν; 1, for the literal estimator on darts 2.
-        nu: ν itself: adaptive, fixed or a number; none, the default of the regression, for no penalty.
+        nu: ν itself: adaptive, fixed, median or a number; none for no penalty, the default of the regression on nb201.
         nu_0: where the literal estimator's adaptive ν begins; 1000, on darts 500.
         restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
             largest mean objective on common fresh batches and initialisations.
