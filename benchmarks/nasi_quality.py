@@ -119,7 +119,10 @@ def gain(columns: Sequence[str], ours: list[tuple[float, ...]], theirs: list[tup
 
 @dataclass(frozen=True)
 class Job:
-    """One search; or, where the method is the name TRACE, one measured trace, the seed being its number."""
+    """One search; or, where the method is the name TRACE, one measured trace.
+
+    The seed of a trace is the number of its architecture plus REPEAT times that of its draw.
+    """
 
     method: str
     mode: str
@@ -127,6 +130,7 @@ class Job:
 
 
 TRACE = "trace"
+REPEAT = 1000
 Answer = list[int] | float  # the choices of a search, or a trace
 
 
@@ -138,10 +142,18 @@ def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: J
     start, problem = time.perf_counter(), problem_of(space, job.mode, data)
     answer: Answer
     if job.method == TRACE:
-        answer = float(dict(Nasi()._step(problem, 0, job.seed))["trace"] or 0)  # type: ignore[arg-type]
+        answer = trace(problem, job.seed % REPEAT, job.seed // REPEAT)
     else:
         answer = list(methods[job.method].run(problem, seed=job.seed).chosen[0].choices)
     return job, answer, time.perf_counter() - start
+
+
+def trace(problem: Problem, step: int, repeat: int) -> float:
+    """T of the architecture that the search with seed 0 measures first, second, ..., with its own draw or another."""
+    rng = Random(f"nasi 0 {step}")
+    arch, draw = problem.draw(rng), rng.randrange(2**31)
+    again = Random(f"relations {step} {repeat}").randrange(2**31)
+    return Nasi().measure(problem, arch, again if repeat else draw).T or 0.0
 
 
 class Journal:
@@ -192,15 +204,17 @@ class Study:
         return (self.journal.answers[job] for job in wanted)
 
 
-def relations(study: Study, n: int) -> None:
+def relations(study: Study, n: int, draws: int = 1) -> None:
     """Does T rank alike on data, random labels and noise? The same n architectures and initialisations."""
     T = {}
     for mode in MODES:
-        wanted = [Job(TRACE, mode, step) for step in range(n)]
-        T[mode] = np.log(np.array(list(study.run(wanted, lambda job, _: f"traces on {job.mode}")), float))
+        wanted = [Job(TRACE, mode, step + REPEAT * repeat) for repeat in range(draws) for step in range(n)]
+        traces = np.array(list(study.run(wanted, lambda job, _: f"traces on {job.mode}")), float)
+        T[mode] = np.log(traces).reshape(draws, n).mean(axis=0)
+    of = f"T of {n} architectures" if draws == 1 else f"mean log T of {n} on {draws} draws"
     for mode in list(MODES)[1:]:
         rank, linear = spearmanr(T["data"], T[mode]).statistic, pearsonr(T["data"], T[mode]).statistic
-        print(f"T on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}")
+        print(f"{of}, on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}", flush=True)
 
 
 def journal_of(folder: Path, space: str, data: Path) -> Journal:
@@ -251,6 +265,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 beaten = gain(table.columns, values, largest)
     print(beaten)
     relations(study, 200)
+    relations(study, 100, draws=4)
     journal.path.unlink(missing_ok=True)
 
 
