@@ -18,6 +18,7 @@ from random import Random
 
 import numpy as np
 
+from benchmarks.nasi_quality import default_of, digest
 from initio.benchmarks.surrogate import EPOCHS, Surrogate
 from initio.networks import count
 from initio.records import Architecture
@@ -44,7 +45,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     found = []
     for seed in range(options.seeds):
-        folder = options.out / f"nasi-darts-seed{seed}"
+        folder = options.out / f"nasi-darts-seed{seed}-{digest(default_of('darts'))}"
         arch = search(seed, folder)
         value = float(surrogate.predict([arch], EPOCHS[-1])[0][0])
         found.append((value, percentile(value, others)))

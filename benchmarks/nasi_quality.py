@@ -217,10 +217,15 @@ def relations(study: Study, n: int, draws: int = 1) -> None:
         print(f"{of}, on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}", flush=True)
 
 
+def digest(settings: object) -> str:
+    """A short name of settings: other settings, other files."""
+    return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+
+
 def journal_of(folder: Path, space: str, data: Path) -> Journal:
     """The journal of this space with the settings that its default has now; others have another."""
     settings = (default_of(space), LiteralNasi(), [problem_of(space, mode, data).network for mode in MODES])
-    return Journal(folder / f"nasi-quality-{space}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}.jsonl")
+    return Journal(folder / f"nasi-quality-{space}-{digest(settings)}.jsonl")
 
 
 def main(words: Sequence[str] | None = None) -> None:

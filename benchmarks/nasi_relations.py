@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
-from benchmarks.nasi_quality import MODES, Job, Journal, nb1shot1_table, problem_of
+from benchmarks.nasi_quality import MODES, Job, Journal, default_of, digest, nb1shot1_table, problem_of
 from initio.files import whole_file
 from initio.metrics import Options, evaluate
 from initio.records import Architecture
@@ -166,8 +166,11 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
+    of = {space: digest(default_of(space)) for space in options.space}
     relations = [
-        Relations(space, options.data, Journal(options.out / f"nasi-relations-{space}.jsonl"))
+        Relations(
+            space, options.data, Journal(options.out / f"nasi-relations-{space}-{digest(default_of(space))}.jsonl")
+        )
         for space in options.space
     ]
     figure_3(relations, options.n, options.picture)

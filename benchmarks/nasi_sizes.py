@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.nasi_quality import Job, Journal, default_of, nb1shot1_table, problem_of
+from benchmarks.nasi_quality import Job, Journal, default_of, digest, nb1shot1_table, problem_of
 from benchmarks.nasi_relations import SPACES
 from initio.errors import InputError
 from initio.records import Architecture
@@ -64,7 +64,9 @@ def cell(name: str, table: str, size: int, options: argparse.Namespace) -> str:
     space = get_space(name)
     assert isinstance(space, NB1Shot1Space)
     report = nb1shot1_table(space, options.data).report
-    journal = Journal(options.out / f"nasi-sizes-{name}-{options.steps}-{options.finalists}.jsonl")
+    journal = Journal(
+        options.out / f"nasi-sizes-{name}-{options.steps}-{options.finalists}-{digest(default_of(name))}.jsonl"
+    )
     errors = []
     for seed in range(options.seeds):
         job = Job(table, str(size), seed)

@@ -1,7 +1,8 @@
 """The robust hybrid with bad metrics: no worse than without them?
 
-1,000 random architectures of NAS-Bench-201 and the scores that come with Initio, for each seed another thousand. Added
-one at a time and all together: a copy of a metric with 30 % undefined, a constant, a metric with its sign turned.
+1,000 random architectures of NAS-Bench-201 and the scores that come with Initio, for each seed another thousand. One
+at a time: a metric loses 30 % of its values, a constant is added, a metric with its sign turned is added; these three
+together; then a random metric, and a known one with the wrong sign.
 
 python -m benchmarks.robust_faults --data ../shared/data --seeds 20
 """

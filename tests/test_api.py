@@ -60,10 +60,23 @@ def test_a_space_by_its_name_and_another_search() -> None:
     assert (found.method, found.space, found.cost.queries) == ("rea", "nb201", 30)
 
 
+def test_a_pool_grows_from_a_single_score() -> None:
+    found = initio.optimise(SPACE, quality, scores={"m": {POOL[0]: 1.0}}, queries=6)
+    assert found.cost.queries == 6
+
+
 def test_what_cannot_be_optimised() -> None:
     with pytest.raises(InputError, match="finite number"):
         initio.optimise(OPTIONS, lambda _: float("nan"))
     with pytest.raises(InputError, match="is of space"):
         initio.optimise("nb201", quality, pool=POOL[:3])
+    with pytest.raises(InputError, match="is of space"):
+        initio.optimise(OPTIONS, quality, scores={"m": metric(1.0, 0)})  # of another space, before anything is asked
+    with pytest.raises(InputError, match="must be a mapping"):
+        initio.optimise(SPACE, quality, scores={"m": [1.0, 2.0]})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"such as RandomSearch\(\)"):
+        initio.optimise(SPACE, quality, search=RandomSearch)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="need architectures"):
+        initio.optimise("nb201", quality, pool=["|none~0|"])  # type: ignore[list-item]
     with pytest.raises(InputError, match="the number of queries"):
         initio.optimise(OPTIONS, quality, queries=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from initio.errors import InputError
 from initio.records import Architecture, Observation, SearchResult
 from initio.spaces import DARTS, Genotype, NetworkSettings, Space, get_space, parse
 from initio.spaces import space as own_space
@@ -55,7 +56,7 @@ def optimise(
         queries: how many evaluations.
         scores: what is known beforehand, a column a metric; a value that is missing or NaN is undefined.
         pool: the architectures that may be evaluated; all of the space if empty.
-        search: one of `initio.search.QUERY_SEARCHES`; `Robust()` if nothing is given.
+        search: one of those in `initio.search.QUERY_SEARCHES`, as in `RandomSearch()`; `Robust()` if nothing is given.
         seed: of the search.
 
     >>> options = {"kernel": [1, 3, 5, 7], "width": [8, 16, 32, 64], "skip": [False, True]}
@@ -69,17 +70,22 @@ def optimise(
     from initio.search.robust import Robust
 
     if isinstance(space, Mapping):
-        space = own_space("decisions", _nothing, **space)
+        space = own_space("decisions", _nothing, **{str(name): options for name, options in space.items()})
     elif isinstance(space, str):
         space = get_space(space)
-    task = Task(space, Budget(queries=queries), tuple(map(space.check, pool)), _scores(scores))
+    if isinstance(search, type | str):
+        raise InputError(f"search must be a search such as RandomSearch(), not {search!r}")
+    known = _scores(scores)
+    for arch in (*pool, *(known.architectures if known else ())):
+        if not isinstance(arch, Architecture):
+            raise InputError(f"pool and scores need architectures, made by space.architecture or parse, not {arch!r}")
+        space.check(arch)
+    task = Task(space, Budget(queries=queries), tuple(pool), known)
     ask = lambda query: Observation(float(evaluate(query.architecture)))  # noqa: E731
     return run_queries(search or Robust(), task, ask, seed=seed)
 
 
 def _nothing(**_: Any) -> nn.Module:
-    from initio.errors import InputError
-
     raise InputError("this space has decisions only: make it with initio.space to build networks")
 
 
@@ -88,5 +94,7 @@ def _scores(given: Scores | Mapping[str, Mapping[Architecture, float]] | None) -
 
     if given is None or isinstance(given, Scores):
         return given
+    if wrong := [name for name, column in given.items() if not isinstance(column, Mapping)]:
+        raise InputError(f"the scores {wrong[0]!r} must be a mapping of architectures to numbers")
     archs = list(dict.fromkeys(arch for column in given.values() for arch in column))
     return Scores.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})

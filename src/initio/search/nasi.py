@@ -1,7 +1,7 @@
 """NASI (Shu et al., "NASI: label- and data-agnostic neural architecture search at initialization", 2022).
 
 The goal is the architecture with the largest R(A) = T(A) − μ max(0, T(A) − ν), where T(A) = ‖b⁻¹ Σ ∇ℓ‖², the mini-batch
-approximation of the trace norm of the neural tangent kernel at initialisation [NASI 11, 13].
+approximation of the trace norm of the neural tangent kernel at initialisation [NASI 12, 13].
 
 Algorithm 1 estimates ∇_α E[R] with one relaxed architecture a step. T is heavy-tailed, so a few steps decide. The
 default estimator here asks the same question of whole architectures, in two stages:
@@ -15,7 +15,7 @@ default estimator here asks the same question of whole architectures, in two sta
    all finalists have traces far above the others, the largest is an extreme of the noise and of the complexity that the
    penalty of [NASI 13] is against: there the median finalist is chosen (docs/results/nasi.md has both).
 
-In nb1shot1 and darts T says how deep a cell is and nearly nothing about its operations: stem, projections and
+In nb101, nb1shot1 and darts T says how deep a cell is and nearly nothing about its operations: stem, projections and
 classifier, which all cells share, hold most of it. There the reward is T_c(A), the part of T that the chosen
 operations' own parameters hold, and T itself is what the penalty limits: R(A) = T_c(A) − μ max(0, T(A) − ν). This is
 not the paper's objective; docs/results/nasi.md says how it was found.
@@ -79,6 +79,7 @@ class Nasi:
     by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {  # a minute of one core
         "darts": {"steps": 120, "finalists": 10, "counted": "chosen", "nu": "median"},
         "nb201": {"steps": 300, "finalists": 30, "draws": 2, "taken": "median"},
+        "nb101": {"steps": 120, "finalists": 10, "counted": "chosen", "nu": "median"},
         "nb1shot1": {"steps": 120, "finalists": 10, "counted": "chosen", "nu": "median"},
     }
 

@@ -94,7 +94,8 @@ class Robust:
         size = max(round(self.top * len(pool)), self.candidates)
         top = pool.best(max(size, round(size * len(values) / WIDENS)), rng)
         best = sorted(values, key=lambda k: -values[k])[:CENTRES]
-        around = pool.neighbours(best, rng) if len(values) >= self.start else []
+        exhausted = all(k in values for k in top)
+        around = pool.neighbours(best, rng) if exhausted or len(values) >= self.start else []
         return [k for k in dict.fromkeys([*top, *around]) if k not in values] or [
             k for k in range(len(pool)) if k not in values
         ]
