@@ -166,7 +166,6 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    of = {space: digest(default_of(space)) for space in options.space}
     relations = [
         Relations(
             space, options.data, Journal(options.out / f"nasi-relations-{space}-{digest(default_of(space))}.jsonl")
