@@ -68,7 +68,7 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: st
     ("argv", "sentence"),
     [
         (["nosuchspace"], "there is no search space 'nosuchspace'"),
-        (["nb201", "--nu", "banana"], "nu must be 'adaptive', 'fixed' or a positive number, not 'banana'"),
+        (["nb201", "--nu", "banana"], "nu must be 'none', 'median', 'adaptive', 'fixed' or a positive number, not"),
         (["nb201", "--estimator", "literal", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
         (["--max-params", "1"], "no architecture of darts was found that has at most 1 parameters: the smallest has"),

@@ -224,14 +224,14 @@ def get(row: Settings, name: str) -> Scalar:
     return dict(row)[name]
 
 
-def positive(name: str, text: str) -> float:
-    """A positive number that may also be one of two words."""
+def positive(name: str, text: str, words: Sequence[str] = ("adaptive", "fixed")) -> float:
+    """A positive number, where one of these words could have stood."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not (value > 0 and math.isfinite(value)):
-        raise InputError(f"{name} must be 'adaptive', 'fixed' or a positive number, not {text!r}")
+        raise InputError(f"{name} must be {', '.join(map(repr, words))} or a positive number, not {text!r}")
     return value
 
 

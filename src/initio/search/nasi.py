@@ -235,7 +235,9 @@ class Nasi:
             return math.inf
         if self.nu == "median":
             return float(np.median(T))
-        return float(T.mean()) if self.nu in ("adaptive", "fixed") else positive("nu", self.nu)
+        if self.nu in ("adaptive", "fixed"):
+            return float(T.mean())
+        return positive("nu", self.nu, ("none", "median", "adaptive", "fixed"))
 
     def _objective(self, rows: Sequence[Settings]) -> np.ndarray:
         """log R of rows that have a T."""
