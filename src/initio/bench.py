@@ -21,6 +21,7 @@ import numpy as np
 from initio.benchmarks import Benchmark, open_benchmark
 from initio.errors import InputError
 from initio.records import Architecture, Query, SearchResult
+from initio.search import UNSCORED
 from initio.search.queries import Budget, QuerySearch, Task, run_queries
 from initio.search.scores import Scores, count_draws, pool_scores, read_values
 from initio.store import SHIPPED, Store, find_store
@@ -115,7 +116,8 @@ def run_one(setup: Setup, name: str, search: QuerySearch, seed: int) -> Outcome:
     benchmark = setup.open()
     validation, report = benchmark.validation, benchmark.report
     pool = validation.architectures or ()
-    task = Task(benchmark.space, setup.budget, pool, setup.scores(seed), validation.epochs)
+    scores = None if search.name in UNSCORED else setup.scores(seed)
+    task = Task(benchmark.space, setup.budget, pool, scores, validation.epochs)
     result = run_queries(search, task, validation, seed=seed)
     chosen = result.chosen[0]
     rows = [dict(row) for row in result.trace]
