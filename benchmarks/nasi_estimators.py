@@ -1,134 +1,174 @@
-"""Estimators of NASI's goal on nb201, simulated on measured traces: what each would have chosen, many seeds.
+"""Estimators of NASI's goal, compared on measured traces: what each would have chosen, many seeds.
 
-python -m benchmarks.nasi_estimators --data ../shared/data
+python -m benchmarks.nasi_estimators --space nb201 --data ../shared/data
 
-The scores that come with Initio have T of every architecture of nb201 for two initialisations and batches. A simulated
-search draws architectures without `none`, sees T of one of the two draws, fits, and takes the best predicted one or one
-of the finalists by the mean log T of both draws. Nothing is trained or measured, so hundreds of seeds cost a minute.
+T and its part T_c are measured once on --measured random architectures (five a second; they are kept below --out). A
+simulated search draws --steps of them, fits, and takes the best predicted of the space. It measures nothing itself, so
+many seeds cost a minute; but they share measurements, and the larger --steps, the more alike they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
-from benchmarks.nasi_quality import nb201_table
-from initio.bench import Setup
-from initio.errors import InputError
-from initio.search.queries import Budget
+from benchmarks.nasi_quality import MODES, PUBLISHED, Table, digest, nb1shot1_table, nb201_table, problem_of
+from initio.search import Nasi, Problem
+from initio.search.nasi import Fit, design, penalised, regress
+from initio.spaces import get_space
+from initio.spaces.nb1shot1 import NB1Shot1Space
 
-OPERATIONS = range(1, 5)  # all but none
-Reward = Callable[[np.ndarray], np.ndarray]
-REWARDS: dict[str, Reward] = {
-    "T": lambda T: T,
-    "log T": np.log,
-    "log T, clipped at its mean": lambda T: np.log(np.minimum(T, T.mean())),
-    "rank of T": lambda T: rankdata(T) / len(T),
-    "rank of T, clipped at its median": lambda T: np.minimum(rankdata(T) / len(T), 0.5),
+SEED = 777  # of the measured architectures, which no search of the tables has
+CANDIDATES = 5000  # of a space that is too large to be listed
+RIDGE = 1.0
+NU: dict[str, Callable[[np.ndarray], float]] = {
+    "none": lambda T: float("inf"),
+    "median": lambda T: float(np.median(T)),
+    "geometric mean": lambda T: float(np.exp(np.log(T).mean())),
+    "mean": lambda T: float(T.mean()),
+}
+FITTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "itself": lambda R: R,
+    "its log": lambda R: np.log(np.maximum(R, np.min(R[R > 0]))),
+    "its rank": lambda R: rankdata(R) / len(R),
 }
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One estimator.
+    """One estimator: R = T or T_c − μ max(0, T − ν), and what of it is fitted by a sum over options."""
 
-    Args:
-        steps: architectures that are measured.
-        reward: what is regressed.
-        second: with products of two options.
-        finalists: of the best predicted, 1 to trust the prediction.
-        quantile: which finalist is taken, by its trace.
-    """
-
-    steps: int
-    reward: str = "rank of T"
-    second: bool = False
-    finalists: int = 1
-    quantile: float = 1.0
+    rewarded: str
+    mu: float
+    nu: str
+    fitted: str
 
     def __str__(self) -> str:
-        terms = "options and their pairs" if self.second else "options"
-        last = f"quantile {self.quantile:g} of {self.finalists}" if self.finalists > 1 else "best predicted"
-        return f"{self.steps}, {self.reward}, {terms}, {last}"
+        penalty = "" if self.nu == "none" else f" − {self.mu:g} max(0, T − {self.nu})"
+        return f"{self.rewarded}{penalty} | {self.fitted}"
+
+    def predict(self, T: np.ndarray, T_c: np.ndarray, X: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """R of the candidates, or something that orders them alike."""
+        nu = NU[self.nu](T)
+        if self.fitted in FITTED:
+            R = penalised(T if self.rewarded == "T" else T_c, T, self.mu, nu)
+            slopes: np.ndarray = candidates @ regress(X, FITTED[self.fitted](R), RIDGE).w
+            return slopes
+        T_o = T - T_c
+        logs = [np.log(np.maximum(part, np.min(part[part > 0]))) for part in (T_c, T_o)]
+        return Fit(tuple(regress(X, y, RIDGE) for y in logs), self.mu, nu).of(candidates)
 
 
+PARTS = "log T_c and log T_o"
 RULES = (
-    *(Rule(steps, reward) for reward in REWARDS for steps in (120, 200, 300)),
-    *(Rule(300, second=True),),
-    *(Rule(300, finalists=m, quantile=q) for m in (10, 20, 30, 40) for q in (1.0, 0.7, 0.5, 0.3, 0.0)),
-    Rule(200, finalists=20),
+    *(Rule("T", 1, "none", fitted) for fitted in FITTED),
+    *(Rule("T", 1, "mean", fitted) for fitted in FITTED),
+    Rule("T_c", 1, "none", "its rank"),
+    *(Rule("T_c", 1, nu, "its rank") for nu in ("median", "geometric mean", "mean")),
+    *(Rule("T_c", mu, nu, PARTS) for nu in ("median", "geometric mean", "mean") for mu in (1, 2)),
 )
 
 
 @dataclass(frozen=True)
 class World:
-    """All architectures without `none`: their options, log T on each draw, and test accuracies."""
+    """Measured architectures, the candidates, and what candidates reach."""
 
-    X: np.ndarray  # (n, options), one-hot
-    logs: np.ndarray  # (draws, n), of T
-    accuracy: np.ndarray  # (n, data sets)
+    T: np.ndarray
+    T_c: np.ndarray
+    X: np.ndarray
+    candidates: np.ndarray
+    reached: np.ndarray
 
-    def choose(self, rule: Rule, seed: int) -> int:
-        """The number of the architecture that the estimator takes."""
-        rng, n = np.random.default_rng(seed), len(self.X)
-        drawn = rng.choice(n, rule.steps, replace=False)
-        T = np.exp(self.logs[rng.integers(len(self.logs), size=rule.steps), drawn])
-        X = _pairs(self.X) if rule.second else self.X
-        predicted = X @ _slopes(X[drawn], REWARDS[rule.reward](T), ridge=10.0 if rule.second else 1.0)
-        first = np.argsort(-predicted, kind="stable")[: rule.finalists]
-        by_trace = first[np.argsort(self.logs.mean(axis=0)[first], kind="stable")]
-        return int(by_trace[int(rule.quantile * (len(by_trace) - 1))])
+    def choose(self, rule: Rule, steps: int, seed: int) -> np.ndarray:
+        """What the choice of one simulated search reaches."""
+        drawn = np.random.default_rng(seed).choice(len(self.T), steps, replace=False)
+        R = rule.predict(self.T[drawn], self.T_c[drawn], self.X[drawn], self.candidates)
+        reached: np.ndarray = self.reached[int(np.argmax(R))]
+        return reached
 
 
-def _slopes(X: np.ndarray, r: np.ndarray, ridge: float) -> np.ndarray:
-    centred = X - X.mean(axis=0)
-    slopes: np.ndarray = np.linalg.solve(centred.T @ centred + ridge * np.eye(X.shape[1]), centred.T @ (r - r.mean()))
-    return slopes
+def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[dict[str, float | str]]:
+    """The first `count` rows; what the file has is not measured again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines if line.endswith("}")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = Parallel(n_jobs=jobs, return_as="generator")(
+        delayed(row_of)(problem, step) for step in range(len(rows), count)
+    )
+    with path.open("a") as file:
+        for row in found:
+            rows.append(row)
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            if len(rows) % 100 == 0:
+                print(f"{len(rows)} of {count} measured", file=sys.stderr, flush=True)
+    return rows[:count]
 
 
-def _pairs(X: np.ndarray) -> np.ndarray:
-    i, j = np.triu_indices(X.shape[1], 1)
-    return np.concatenate([X, X[:, i] * X[:, j]], axis=1)
+def row_of(problem: Problem, step: int) -> dict[str, object]:
+    """One measurement of the default search."""
+    import torch
+
+    torch.set_num_threads(1)
+    return dict(Nasi().step(problem, SEED, step))
 
 
-def world(data: Path) -> World:
-    """From the shipped scores and the table."""
-    setup = Setup("nb201", Budget(queries=1), str(data))
-    scores = [setup.scores(draw) for draw in range(setup.draws)]
-    if not scores or scores[0] is None:
-        raise InputError("there are no scores of nb201")
-    archs = scores[0].architectures
-    choices = np.array([arch.choices for arch in archs])
-    kept = np.flatnonzero((choices != 0).all(axis=1))
-    table = nb201_table(data)
+def world(problem: Problem, table: Table, rows: list[dict[str, float | str]]) -> World:
+    """Rows with a gradient, beside all candidates."""
+    from initio.records import Architecture
+
+    name, rows = problem.space.name, [row for row in rows if row["trace"]]
+    archs = [Architecture(name, tuple(map(int, str(row["choices"]).split()))) for row in rows]
+    if name == "nb201":
+        candidates = [arch for arch in problem.space.architectures() if problem.sound(arch)]
+    else:
+        candidates = sorted({problem.draw(Random(f"candidate {number}")) for number in range(CANDIDATES)})
     return World(
-        X=np.concatenate([(choices[kept] == k).astype(float) for k in OPERATIONS], axis=1),
-        logs=np.log(np.array([s["nasi"][kept] for s in scores if s is not None])),
-        accuracy=np.array([table.report(archs[k]) for k in kept]),
+        T=np.array([row["trace"] for row in rows], float),
+        T_c=np.array([row["chosen_trace"] for row in rows], float),
+        X=design(problem, archs),
+        candidates=design(problem, candidates),
+        reached=np.array([table.report(arch) for arch in candidates]),
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--space", default="nb201", choices=list(PUBLISHED))
+    parser.add_argument("--mode", default="data", choices=list(MODES))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--measured", type=int, default=1200)
+    parser.add_argument("--steps", type=int, nargs="+", default=[120, 300])
+    parser.add_argument("--seeds", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the measurements")
     options = parser.parse_args()
-    known = world(options.data)
-    print(f"{options.seeds} seeds, mean±std of C10 / C100 / IN16-120; a mean of 10 seeds has an error of std / 3.2\n")
-    print("| measured, reward, terms, taken | C10 | C100 | IN16-120 |\n|---|---|---|---|")
-    for rule in RULES:
-        seeds = options.seeds // 10 if rule.second else options.seeds  # pairs are slow
-        found = known.accuracy[[known.choose(rule, seed) for seed in range(seeds)]]
-        cells = " | ".join(f"{m:.2f}±{s:.2f}" for m, s in zip(found.mean(0), found.std(0), strict=True))
-        print(f"| {rule} | {cells} |", flush=True)
-    best = known.accuracy[int(np.argmax(known.logs.mean(axis=0)))]
-    print("| the largest mean log T of the space | " + " | ".join(f"{value:.2f}" for value in best) + " |")
+    space = get_space(options.space)
+    table = nb1shot1_table(space, options.data) if isinstance(space, NB1Shot1Space) else nb201_table(options.data)
+    problem = problem_of(space.name, options.mode, options.data)
+    name = f"nasi-estimators-{space.name}-{options.mode.replace(' ', '-')}-{digest(problem.network)}.jsonl"
+    known = world(problem, table, measure(problem, options.out / name, options.measured, options.jobs))
+    print(f"{space.name}, {options.mode}, {len(known.T)} measured; {options.seeds} seeds, mean±std")
+    for steps in options.steps:
+        heads = " | ".join(table.columns)
+        print(f"\n{steps} steps\n\n| R | fitted | {heads} |\n|---|---|{'---|' * len(table.columns)}")
+        for rule in RULES:
+            found = np.array([known.choose(rule, steps, seed) for seed in range(options.seeds)])
+            cells = " | ".join(f"{m:.2f}±{s:.2f}" for m, s in zip(found.mean(0), found.std(0), strict=True))
+            print(f"| {rule} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    from benchmarks import nasi_estimators  # so that workers can import what they run
+
+    nasi_estimators.main()

@@ -29,6 +29,7 @@ from initio.errors import InputError
 from initio.networks import count
 from initio.records import Architecture
 from initio.search import Nasi, Problem
+from initio.search.base import whole_trace
 from initio.search.literal import LiteralNasi
 from initio.spaces import NB101, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
@@ -153,7 +154,7 @@ def trace(problem: Problem, step: int, repeat: int) -> float:
     rng = Random(f"nasi 0 {step}")
     arch, draw = problem.draw(rng), rng.randrange(2**31)
     again = Random(f"relations {step} {repeat}").randrange(2**31)
-    return Nasi().measure(problem, arch, again if repeat else draw).T or 0.0
+    return whole_trace(problem, arch, again if repeat else draw).T or 0.0
 
 
 class Journal:
@@ -243,7 +244,7 @@ def main(words: Sequence[str] | None = None) -> None:
     default = default_of(space.name)
     methods: dict[str, Nasi | LiteralNasi] = {"default": default}
     if default.counted != "all":
-        methods[ALL_PARAMETERS] = Nasi(steps=default.steps, finalists=default.finalists)
+        methods[ALL_PARAMETERS] = Nasi(steps=default.steps, counted="all", nu="none")
     if options.literal_steps:
         methods[f"literal T={options.literal_steps}"] = LiteralNasi(steps=options.literal_steps)
     journal = journal_of(options.out, space.name, options.data)

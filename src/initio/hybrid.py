@@ -23,8 +23,8 @@ from initio.store import Store
 from initio.training import Training, TrainingProgress, TrainingSettings, small_network
 
 METRICS = (
-    "grad_norm", "snip", "grasp", "fisher", "synflow", "naswot", "jacob_cov", "trace", "kappa", "lambda_min", "knas",
-    "params", "flops",
+    "grad_norm", "snip", "grasp", "fisher", "synflow", "naswot", "jacob_cov", "trace", "kappa", "lambda_min",
+    "lambda_relative", "knas", "params", "flops",
 )  # fmt: skip
 
 

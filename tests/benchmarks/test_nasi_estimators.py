@@ -1,30 +1,32 @@
-"""The simulation of NASI's estimators, on a made-up world."""
-
-from itertools import product
-
 import numpy as np
 import pytest
 
-from benchmarks.nasi_estimators import REWARDS, RULES, Rule, World
-
-CHOICES = np.array(list(product(range(4), repeat=4)))
-X = np.concatenate([(k == CHOICES).astype(float) for k in range(4)], axis=1)
-LOGS = np.stack([3.0 * (CHOICES == 2).sum(axis=1) + np.random.default_rng(k).normal(size=256) for k in (0, 1)])
-WORLD = World(X, LOGS, np.zeros((256, 3)))
-BEST = 0b10101010  # the option 2 everywhere
+from benchmarks.nasi_estimators import PARTS, RULES, Rule, World
+from initio.search.nasi import penalised
 
 
-@pytest.mark.parametrize("reward", [name for name in REWARDS if name != "T"])
-def test_the_regression_finds_the_option_that_raises_the_trace(reward: str) -> None:
-    assert WORLD.choose(Rule(100, reward), seed=0) == BEST
+@pytest.fixture
+def known() -> World:
+    """Every cell of three edges with three options; T_c and T_o are products over the options."""
+    grid = np.array(np.meshgrid(*[range(3)] * 3, indexing="ij")).reshape(3, -1).T
+    X = np.concatenate([(grid == option).astype(float) for option in range(3)], axis=1)
+    rng = np.random.default_rng(0)
+    T_c, T_o = (np.exp(X @ rng.normal(size=9)) for _ in range(2))
+    return World(T_c + T_o, T_c, X, X, (T_c + T_o)[:, None])
 
 
-def test_finalists_are_ordered_by_their_traces() -> None:
-    chosen = [WORLD.choose(Rule(100, finalists=20, quantile=q), seed=0) for q in (0.0, 0.5, 1.0)]
-    means = LOGS.mean(axis=0)[chosen]
-    assert means[0] < means[1] < means[2]
-    assert WORLD.choose(Rule(100, finalists=20), seed=0) == WORLD.choose(Rule(100, finalists=20), seed=0)
+def test_without_a_penalty_the_largest_trace_is_found(known: World) -> None:
+    for fitted in ("itself", "its log", "its rank"):
+        assert known.choose(Rule("T", 1, "none", fitted), 27, seed=0) >= np.sort(known.T)[-3]
 
 
-def test_every_rule_has_its_own_line() -> None:
-    assert len({str(rule) for rule in RULES}) == len(RULES)
+def test_fits_of_the_parts_find_the_largest_objective(known: World) -> None:
+    nu = float(np.exp(np.log(known.T).mean()))
+    best = known.T[np.argmax(penalised(known.T_c, known.T, 1.0, nu))]
+    assert known.choose(Rule("T_c", 1, "geometric mean", PARTS), 27, seed=0) == best
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_every_rule_chooses_by_the_seed_alone(known: World, rule: Rule) -> None:
+    assert known.choose(rule, 20, seed=3) == known.choose(rule, 20, seed=3)
+    assert "|" in str(rule)

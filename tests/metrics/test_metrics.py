@@ -121,6 +121,7 @@ def test_relations_between_metrics():
     assert values["nasi"] == pytest.approx(values["grad"] ** 2)
     assert values["eigen"] == pytest.approx(values["trace"] ** 2)
     assert values["lambda_min"] <= values["eigen"]
+    assert values["lambda_relative"] == pytest.approx(values["lambda_min"] / values["eigen"], rel=1e-12)
     assert math.sqrt(values["knas"]) <= values["trace"]
     assert values["grad"] <= values["grad_norm"] * 2
 

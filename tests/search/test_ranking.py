@@ -17,7 +17,7 @@ POOL = tuple(sorted({NB201.canonical(arch) for arch in NB201.architectures()}))[
 NUMBERS = [float(n) for n in range(60)]
 SCORES = Scores.of(
     POOL,
-    {"eigen": NUMBERS, "naswot": NUMBERS, "knas": NUMBERS, "trace": NUMBERS, "kappa": NUMBERS, "mine": NUMBERS,
+    {"lambda_relative": NUMBERS, "eigen": [-n for n in NUMBERS], "naswot": NUMBERS, "knas": NUMBERS, "trace": NUMBERS, "kappa": NUMBERS, "mine": NUMBERS,
      "synflow": [7.0] * 60, "grad": [math.nan] * 58 + [-math.inf, math.inf]},
 )  # fmt: skip
 TASK = Task(NB201, Budget(queries=50), POOL, SCORES)
@@ -41,11 +41,15 @@ def test_the_first_k_are_trained_and_the_best_of_them_taken() -> None:
         assert run_queries(search, TASK, accuracy, seed=0).chosen == (POOL[57],)
 
 
+def test_eigen_nas_ranks_by_the_bound_of_the_paper_if_asked() -> None:
+    assert asked(EigenNas(k=3, sample=60, metric="eigen")) == [0, 1, 2]
+
+
 def test_isomorphic_architectures_are_trained_once() -> None:
     """The first 60 as written are 7 networks; whichever of a class comes first stands for it."""
     written = tuple(NB201.architectures())[:60]
     networks = {NB201.canonical(arch) for arch in written}
-    task = Task(NB201, Budget(queries=50), written, Scores.of(written, {"eigen": NUMBERS, "knas": NUMBERS}))
+    task = Task(NB201, Budget(queries=50), written, Scores.of(written, {"lambda_relative": NUMBERS, "knas": NUMBERS}))
     for search in (EigenNas(), Knas()):
         trace = run_queries(search, task, lambda query: Observation(1.0), seed=0).trace
         seen = [NB201.canonical(NB201.parse(str(dict(row)["architecture"]))) for row in trace]

@@ -13,7 +13,8 @@ from initio.spaces import NB201, NetworkSettings
 
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
 A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1)
-SEARCHES = [Nasi(steps=4, finalists=2, draws=1), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
+PLAIN = Nasi(counted="all", nu="none")  # the objective is T itself
+SEARCHES = [Nasi(steps=4), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
 
 
 def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Settings:
@@ -52,16 +53,16 @@ def test_the_rows_are_the_state(search: Nasi | LiteralNasi) -> None:
 def test_the_largest_mean_objective_wins_not_the_first_nor_the_most_frequent() -> None:
     rows = [searched(0, 1.0), searched(1, 2.0)]
     rows += [finalist(0, A.choices, 10.0, 12.0), finalist(1, A.choices, 10.0, 12.0), finalist(2, B.choices, 11.0, 13.0)]
-    first, second = Restarts(Nasi(), 3).ranking(PROBLEM, rows)
+    first, second = Restarts(PLAIN, 3).ranking(PROBLEM, rows)
     assert (first.architecture, first.votes) == (B, 1)
     assert (second.architecture, second.votes) == (A, 2)
 
 
 def test_one_large_trace_does_not_win_and_the_penalty_counts() -> None:
     rows = [searched(0, 1.0), finalist(0, A.choices, 2.0, 2.0, 2000.0), finalist(1, B.choices, 30.0, 30.0, 30.0)]
-    assert Restarts(Nasi(), 2).ranking(PROBLEM, rows)[0].architecture == B  # geometric mean 20, arithmetic 668
+    assert Restarts(PLAIN, 2).ranking(PROBLEM, rows)[0].architecture == B  # geometric mean 20, arithmetic 668
     rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, 4.0), finalist(1, B.choices, 8.0, 8.0)]
-    assert Restarts(Nasi(), 2).ranking(PROBLEM, rows)[0].architecture == B
+    assert Restarts(PLAIN, 2).ranking(PROBLEM, rows)[0].architecture == B
     strict = LiteralNasi(mu=2, nu="4")  # R = 8 − T above 4
     assert Restarts(strict, 2).ranking(PROBLEM, rows)[0].architecture == A
 
@@ -69,7 +70,7 @@ def test_one_large_trace_does_not_win_and_the_penalty_counts() -> None:
 def test_what_is_rewarded_decides() -> None:
     """A has the larger trace, B the larger part in its own operations."""
     rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, share=0.1), finalist(1, B.choices, 2.0, share=0.9)]
-    assert Restarts(Nasi(counted="chosen"), 2).ranking(PROBLEM, rows)[0].architecture == B
+    assert Restarts(Nasi(nu="none"), 2).ranking(PROBLEM, rows)[0].architecture == B
 
 
 def test_equal_objectives_go_to_the_more_frequent() -> None:
@@ -80,13 +81,13 @@ def test_equal_objectives_go_to_the_more_frequent() -> None:
 
 def test_a_finalist_without_a_trace_comes_last() -> None:
     rows = [searched(0, 1.0), finalist(0, A.choices), finalist(1, B.choices, 0.5)]
-    first, second = Restarts(Nasi(), 2).ranking(PROBLEM, rows)
+    first, second = Restarts(PLAIN, 2).ranking(PROBLEM, rows)
     assert first.architecture == B
     assert second.mean == float("-inf")
 
 
 def test_finalists_are_measured_on_the_same_draws_once() -> None:
-    restarts = Restarts(Nasi(steps=4, finalists=2, draws=1), 2, repeats=3)
+    restarts = Restarts(Nasi(steps=4), 2, repeats=3)
     row = restarts._measure(PROBLEM, 0, A, [])
     assert restarts._measure(PROBLEM, 0, A, []) == row
     again = restarts._measure(replace(PROBLEM, batch_size=4), 0, A, [settings(restart=0, **dict(row))])

@@ -46,10 +46,10 @@ class Search:
         seed: the same seed chooses the same architecture.
         estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
         steps: how many architectures nasi measures, or eigen-darts' updates; by default the method's own number.
-        finalists: how many of the best predicted architectures the regression measures again; 20, on nb201 30, on darts
-            and nb1shot1 10.
         mu: weight of the penalty on a trace above ν; 1, for the literal estimator on darts 2.
-        nu: ν itself: adaptive, fixed, median or a number; none for no penalty, the default of the regression on nb201.
+        nu: ν itself: geometric (the regression's default), adaptive (the literal estimator's), fixed or a number; none
+            for no penalty.
+        counted: what the regression rewards: the part of the trace that the chosen operations hold, or all of it.
         nu_0: where the literal estimator's adaptive ν begins; 1000, on darts 500.
         restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
             largest mean objective on common fresh batches and initialisations.
@@ -81,9 +81,9 @@ class Search:
     seed: int = 0
     estimator: Literal["regression", "literal"] = "regression"
     steps: int | None = None
-    finalists: int | None = None
     mu: float | None = None
     nu: str | None = None
+    counted: Literal["chosen", "all"] | None = None
     nu_0: float | None = None
     restarts: int = 1
     batch_size: int = 64
@@ -155,7 +155,7 @@ class Search:
         options = self._given({"metric", "k"})
         refused = options.keys() - {field.name for field in fields(method)}  # type: ignore[arg-type]
         refused |= self._given(
-            {"steps", "finalists", "mu", "nu", "nu_0", "max_params", "max_flops", "max_latency"}
+            {"steps", "counted", "mu", "nu", "nu_0", "max_params", "max_flops", "max_latency"}
         ).keys()
         refused |= {"restarts"} if self.restarts != 1 else set()
         refused |= {"pool"} if self.pool is not None and self.method in UNSCORED else set()

@@ -16,13 +16,22 @@ def kappa(at: Measurement) -> Value:
     """λ_max / λ_min; infinite, with the reason, when λ_min cannot be told from zero."""
     _nonzero(at)
     spectrum = at.kernel.spectrum
-    return at.with_doubt(spectrum.kappa, spectrum.flag, _single(at), at.kernel.note)
+    return at.with_doubt(spectrum.kappa, spectrum.flag, _single(at, "κ"), at.kernel.note)
 
 
 def lambda_min(at: Measurement) -> Value:
     """The smallest eigenvalue."""
     spectrum = at.kernel.spectrum
     return at.with_doubt(spectrum.lambda_min, spectrum.flag, at.kernel.note)
+
+
+def lambda_relative(at: Measurement) -> Value:
+    """The smallest eigenvalue over the mean one: the kernel's size, which a learning rate undoes, does not count."""
+    _nonzero(at)
+    spectrum = at.kernel.spectrum
+    return at.with_doubt(
+        at.m * spectrum.lambda_min / at.kernel.trace, spectrum.flag, _single(at, "λ_min / mean λ"), at.kernel.note
+    )
 
 
 def eigen(at: Measurement) -> Value:
@@ -40,8 +49,8 @@ def _nonzero(at: Measurement) -> None:
         raise UndefinedValue("the kernel is zero: the output does not depend on any parameter")
 
 
-def _single(at: Measurement) -> str:
-    return "a batch of one has κ = 1 whatever the network" if at.m == 1 else ""
+def _single(at: Measurement, name: str) -> str:
+    return f"a batch of one has {name} = 1 whatever the network" if at.m == 1 else ""
 
 
 KERNEL = (
@@ -51,6 +60,8 @@ KERNEL = (
            "The condition number of the kernel: how unevenly directions are learnt."),
     Metric("lambda_min", "λ_min(Θ0)", "Eigen-NAS, section 5.2", True, needs("labels", "kernel"), lambda_min,
            "The slowest direction of learning."),
+    Metric("lambda_relative", "m λ_min(Θ0) / ‖Θ0‖_tr", "after Eigen-NAS, section 5.2", True, needs("labels", "kernel"),
+           lambda_relative, "λ_min in units of the mean eigenvalue: what Eigen-NAS ranks by here."),
     Metric("eigen", "(1/m) Σ_i Θ0_ii", "Eigen-NAS, section 5.2", True, needs("labels", "kernel"), eigen,
            "Eigen-NAS's surrogate: the mean of the diagonal, an upper bound of λ_min; trace squared."),
     Metric("knas", "(1/m²) Σ_ij Θ0_ij", "KNAS; thesis 7.6", True, needs("labels", "kernel"), knas,
