@@ -30,9 +30,7 @@ from initio.cli import main as initio
 from initio.pool import sample
 from initio.search import (
     Budget,
-    EigenNas,
     Hnas,
-    Knas,
     QuerySearch,
     RandomSearch,
     RegularisedEvolution,
@@ -40,7 +38,6 @@ from initio.search import (
     Task,
     TeNas,
     ZeroCost,
-    run_queries,
 )
 from initio.search.bayes import GaussianProcess, Optimiser, Point
 from initio.search.hnas import metric_values
@@ -542,63 +539,7 @@ def synflow(e: Evidence) -> None:
     )
 
 
-# --- Eigen-NAS -------------------------------------------------------------------------------------------------------
-
-EIGEN_2 = {
-    "eigen-nas, k = 20": (EigenNas(20), "93.46±0.01", "71.42±0.63", "45.54±0.04"),
-    "eigen-nas, k = 20, 12 epochs": (EigenNas(20, epochs=12), "93.46±0.01", "71.42±0.63", "45.54±0.04"),
-    "eigen-nas, k = 5": (EigenNas(5), "93.43±0.08", "69.92±1.82", "45.53±0.06"),
-    "knas, k = 20": (Knas(20), "93.38", "70.78", "44.63"),
-}
-
-
-def eigen_2(e: Evidence, seeds: int = 5, pools: int = 100) -> None:
-    """Each data set selects by its own validation accuracy, as in KNAS's code, which the paper follows."""
-    chosen = Chosen(e.data)
-    rows = []
-    for label, (search, *published) in EIGEN_2.items():
-        found = np.array([chosen.accuracies(search, seed) for seed in range(pools)])
-        rows.append([f"**{label}**, published", *published])
-        rows.append([f"ours, {seeds} seeds", *(mean_std(column[:seeds].tolist()) for column in found.T)])
-        rows.append([f"ours, {pools} seeds", *(mean_std(column.tolist()) for column in found.T)])
-        reached = [float(text.partition("±")[0]) - float(text.partition("±")[2] or 0) for text in published]
-        share = (found >= np.array(reached)).mean(axis=0)
-        rows.append(["seeds that reach it minus one deviation", *(f"{100 * s:.0f} %" for s in share)])
-    show("Eigen-NAS Table 2: test accuracy", ["", "C10", "C100", "IN16"], rows)
-    rows = []
-    for size in (50, 100, 200, 500, 1000, 5000, 15625):
-        row = [str(size)]
-        for k in (20, 5):
-            drawn = [chosen.accuracies(EigenNas(k, None), draw, size) for draw in range(len(chosen.scores))]
-            row.append(" / ".join(f"{value:.2f}" for value in np.mean(drawn, axis=0)))
-        rows.append(row)
-    show(
-        "The same if the pool is the first architectures of the benchmark's own order",
-        ["pool", "k = 20", "k = 5"],
-        rows,
-    )
-
-
-class Chosen:
-    """What a search that ranks first ends with on each data set."""
-
-    def __init__(self, data: Path) -> None:
-        setup = Setup("nb201", Budget(20), str(data))
-        found = [setup.scores(draw) for draw in range(setup.draws)]
-        self.budget, self.scores = setup.budget, [scores for scores in found if scores is not None]
-        self.benchmarks = {dataset: open_benchmark("nb201", str(data), dataset=dataset) for dataset in DATASETS}
-
-    def accuracies(self, search: EigenNas | Knas, seed: int, first: int | None = None) -> list[float]:
-        """Test accuracies where each data set has its own validation."""
-        scores = self.scores[seed % len(self.scores)]  # whole draws in turn: this search looks at one metric
-        scores = scores if first is None else scores.subset(range(first))
-        out = []
-        for dataset, benchmark in self.benchmarks.items():
-            validation = benchmark.validation
-            task = Task(benchmark.space, self.budget, validation.architectures or (), scores, validation.epochs)
-            arch = run_queries(search, task, validation, seed=seed).chosen[0]
-            out.append(benchmark.report(arch)[dataset])
-        return out
+# --- TE-NAS --------------------------------------------------------------------------------------------------------
 
 
 def te_nas(e: Evidence, seeds: int = 5) -> None:
@@ -619,7 +560,7 @@ def te_nas(e: Evidence, seeds: int = 5) -> None:
 TABLES: dict[str, Callable[[Evidence], None]] = {
     "1": table_1, "2": table_2, "5": table_5, "6": table_6, "9": table_9, "10": table_10, "11": table_11,
     "12": table_12, "figure-2": figure_2, "figure-3": figure_3, "figure-4": figure_4, "figure-7.5": figure_7_5,
-    "synflow": synflow, "eigen-2": eigen_2, "te-nas": te_nas,
+    "synflow": synflow, "te-nas": te_nas,
 }  # fmt: skip
 
 

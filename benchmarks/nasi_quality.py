@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -27,7 +27,7 @@ from scipy.stats import pearsonr, spearmanr
 from initio.cli.search import Search
 from initio.errors import InputError
 from initio.networks import count
-from initio.records import Architecture
+from initio.records import Architecture, settings
 from initio.search import Nasi, Problem
 from initio.search.base import whole_trace
 from initio.search.literal import LiteralNasi
@@ -44,7 +44,7 @@ PUBLISHED = {
     "nb1shot1-s2": ["NASI, paper  7.2 (data), 7.0 (random labels), 7.5 (noise)"],
     "nb1shot1-s3": ["NASI, paper  7.2 (data), 7.5 (random labels), 7.3 (noise)"],
 }
-ALL_PARAMETERS = "T, all parameters"  # NASI's own objective without a penalty, where the default has another
+ALL_PARAMETERS = "T, all parameters"  # NASI's own objective without a penalty
 Report = Callable[[Architecture], tuple[float, ...]]
 
 
@@ -135,18 +135,23 @@ REPEAT = 1000
 Answer = list[int] | float  # the choices of a search, or a trace
 
 
-def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: Job) -> tuple[Job, Answer, float]:
-    """The answer of one job and its seconds."""
+def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: Job) -> tuple[dict[Job, Answer], float]:
+    """The answer of one job, those that cost nothing more, and the seconds."""
     import torch
 
     torch.set_num_threads(1)
     start, problem = time.perf_counter(), problem_of(space, job.mode, data)
-    answer: Answer
+    answers: dict[Job, Answer] = {}
     if job.method == TRACE:
-        answer = trace(problem, job.seed % REPEAT, job.seed // REPEAT)
+        answers[job] = trace(problem, job.seed % REPEAT, job.seed // REPEAT)
     else:
-        answer = list(methods[job.method].run(problem, seed=job.seed).chosen[0].choices)
-    return job, answer, time.perf_counter() - start
+        result = methods[job.method].run(problem, seed=job.seed)
+        answers[job] = list(result.chosen[0].choices)
+        if (job.method, job.mode) == ("default", "data"):  # has measured T of all parameters too
+            rows = [settings(**{k: v for k, v in row if k != "chosen_trace"}) for row in result.trace]
+            paper = methods[ALL_PARAMETERS].run(problem, seed=job.seed, rows=rows)
+            answers[Job(ALL_PARAMETERS, job.mode, job.seed)] = list(paper.chosen[0].choices)
+    return answers, time.perf_counter() - start
 
 
 def trace(problem: Problem, step: int, repeat: int) -> float:
@@ -198,8 +203,10 @@ class Study:
         missing = [job for job in wanted if job not in self.journal.answers]
         parallel = Parallel(n_jobs=self.jobs, return_as="generator_unordered", batch_size=1)
         runs = parallel(delayed(solve)(self.space, self.methods, self.data, job) for job in missing)
-        for done, (job, answer, seconds) in enumerate(runs, start=len(wanted) - len(missing) + 1):
-            self.journal.add(job, answer)
+        for done, (answers, seconds) in enumerate(runs, start=len(wanted) - len(missing) + 1):
+            for known, answer in answers.items():
+                self.journal.add(known, answer)
+            job, answer = next(iter(answers.items()))
             if job.method != TRACE or done % 50 == 0 or done == len(wanted):
                 print(f"{done} of {len(wanted)}: {tell(job, answer)}, {seconds:.0f} s", file=sys.stderr, flush=True)
         return (self.journal.answers[job] for job in wanted)
@@ -218,15 +225,15 @@ def relations(study: Study, n: int, draws: int = 1) -> None:
         print(f"{of}, on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}", flush=True)
 
 
-def digest(settings: object) -> str:
+def digest(what: object) -> str:
     """A short name of settings: other settings, other files."""
-    return hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:8]
 
 
 def journal_of(folder: Path, space: str, data: Path) -> Journal:
     """The journal of this space with the settings that its default has now; others have another."""
-    settings = (default_of(space), LiteralNasi(), [problem_of(space, mode, data).network for mode in MODES])
-    return Journal(folder / f"nasi-quality-{space}-{digest(settings)}.jsonl")
+    what = (default_of(space), LiteralNasi(), [problem_of(space, mode, data).network for mode in MODES])
+    return Journal(folder / f"nasi-quality-{space}-{digest(what)}.jsonl")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -243,8 +250,7 @@ def main(words: Sequence[str] | None = None) -> None:
     seeds = range(options.seeds)
     default = default_of(space.name)
     methods: dict[str, Nasi | LiteralNasi] = {"default": default}
-    if default.counted != "all":
-        methods[ALL_PARAMETERS] = Nasi(steps=default.steps, counted="all", nu="none")
+    methods[ALL_PARAMETERS] = replace(default, counted="all", nu="none")
     if options.literal_steps:
         methods[f"literal T={options.literal_steps}"] = LiteralNasi(steps=options.literal_steps)
     journal = journal_of(options.out, space.name, options.data)

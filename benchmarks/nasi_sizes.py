@@ -2,7 +2,7 @@
 
 python -m benchmarks.nasi_sizes --data ../shared/data --seeds 3
 
-Searches with the default settings of the space, but for `--steps` and `--finalists`; test error, mean±std over seeds.
+Searches with the default settings of the space, but for `--steps`; test error, mean±std over seeds.
 Finished searches are kept in a journal below --out.
 """
 
@@ -43,8 +43,7 @@ def main() -> None:
     parser.add_argument("--table", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--finalists", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journals")
     options = parser.parse_args()
     import torch
@@ -52,7 +51,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for table in options.table:
         title, sizes = TABLES[table]
-        print(f"\n{title}; {options.seeds} seeds, {options.steps} steps, {options.finalists} finalists\n")
+        print(f"\n{title}; {options.seeds} seeds, {options.steps} steps\n")
         print(f"| space | {' | '.join(map(str, sizes))} |\n{'|---' * (len(sizes) + 1)}|")
         for space in options.space:
             cells = [cell(space, table, size, options) for size in sizes]
@@ -64,15 +63,13 @@ def cell(name: str, table: str, size: int, options: argparse.Namespace) -> str:
     space = get_space(name)
     assert isinstance(space, NB1Shot1Space)
     report = nb1shot1_table(space, options.data).report
-    journal = Journal(
-        options.out / f"nasi-sizes-{name}-{options.steps}-{options.finalists}-{digest(default_of(name))}.jsonl"
-    )
+    journal = Journal(options.out / f"nasi-sizes-{name}-{options.steps}-{digest(default_of(name))}.jsonl")
     errors = []
     for seed in range(options.seeds):
         job = Job(table, str(size), seed)
         if job not in journal.answers:
             problem = problem_of(name, "data", options.data, **{table: size})
-            search = replace(default_of(name), steps=options.steps, finalists=options.finalists)
+            search = replace(default_of(name), steps=options.steps)
             try:
                 journal.add(job, list(search.run(problem, seed=seed).chosen[0].choices))
             except InputError as reason:

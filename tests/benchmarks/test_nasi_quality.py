@@ -22,7 +22,7 @@ from benchmarks import nasi_quality as q
 def solve(space, methods, data, job):
     if job.seed == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    return job, [job.seed], 0.0
+    return {job: [job.seed]}, 0.0
 
 q.solve = solve
 study = q.Study("nb201", {}, Path(), q.Journal(Path(sys.argv[1])), jobs=1)
@@ -38,9 +38,9 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Searches that answer at once; the list says which seeds were run."""
     ran: list[int] = []
 
-    def solve(space: str, methods: object, data: Path, job: Job) -> tuple[Job, Answer, float]:
+    def solve(space: str, methods: object, data: Path, job: Job) -> tuple[dict[Job, Answer], float]:
         ran.append(job.seed)
-        return job, [job.seed], 0.0
+        return {job: [job.seed]}, 0.0
 
     monkeypatch.setattr(nasi_quality, "solve", solve)
     return ran

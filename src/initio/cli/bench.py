@@ -84,10 +84,11 @@ class Bench:
         )
         progress.close()
         rows = summarise(outcomes)
-        text = "\n".join([self._title(setup), "", *markdown(rows, self.published(searches))])
+        title = self._title(setup, searches)
+        text = "\n".join([title, "", *markdown(rows, self.published(searches))])
         write_text(folder / "table.md", text + "\n")
         write_text(folder / "runs.csv", runs_csv(outcomes))
-        save_curves(outcomes, folder / "curves.svg", self._title(setup))
+        save_curves(outcomes, folder / "curves.svg", title)
         journal.unlink(missing_ok=True)
         print(text)
         print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")
@@ -152,16 +153,18 @@ class Bench:
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return name.replace(",", "-").replace(" ", "")
 
-    def _title(self, setup: Setup) -> str:
+    def _title(self, setup: Setup, searches: dict[str, QuerySearch]) -> str:
         budget, draws = setup.budget, setup.draws
         parts = [
             f"{budget.queries} queries" if budget.queries else "",
             f"{budget.seconds:,.0f} s" if budget.seconds else "",
         ]
         scores = f"{draws} draws of the scores" if draws else "no scores"
-        epochs = setup.open().validation.default_epochs
+        validation = setup.open().validation
+        full = [search.name for search in searches.values() if getattr(search, "epochs", 0) is None]
+        other = f" ({', '.join(dict.fromkeys(full))}: {validation.epochs[-1]})" if full and validation.epochs else ""
         return (
-            f"{self.table}, selected by {epochs}-epoch validation on {self.dataset}, "
+            f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "
             f"{' and '.join(filter(None, parts))}, {self.seeds} seeds, {scores}"
         )
 
