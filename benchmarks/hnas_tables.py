@@ -1,4 +1,4 @@
-"""Tables and figures of HNAS (Shu et al., 2022), thesis Figure 7.5 and Eigen-NAS Table 2: ours beside (theirs).
+"""Tables and figures of HNAS (Shu et al., 2022) and thesis Figure 7.5: ours beside (theirs).
 
     python -m benchmarks.hnas_tables --data ../shared/data                    # all but te-nas: about four core-minutes
     python -m benchmarks.hnas_tables --data ../shared/data --table 6          # one

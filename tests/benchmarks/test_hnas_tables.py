@@ -1,4 +1,4 @@
-"""The evidence for HNAS and Eigen-NAS: each table has its place on a page, and prints ours beside theirs."""
+"""The evidence for HNAS: each table has its place on a page, and prints ours beside theirs."""
 
 from pathlib import Path
 
