@@ -23,13 +23,13 @@ from scipy.stats import rankdata
 
 from benchmarks.nasi_quality import MODES, PUBLISHED, Table, digest, nb1shot1_table, nb201_table, problem_of
 from initio.search import Nasi, Problem
-from initio.search.nasi import Fit, design, penalised, regress
+from initio.search.nasi import Fit, design, log, penalised, regress
 from initio.spaces import get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
 
 SEED = 777  # of the measured architectures, which no search of the tables has
 CANDIDATES = 5000  # of a space that is too large to be listed
-RIDGE = 1.0
+RIDGE = Nasi.ridge
 NU: dict[str, Callable[[np.ndarray], float]] = {
     "none": lambda T: float("inf"),
     "median": lambda T: float(np.median(T)),
@@ -61,11 +61,8 @@ class Rule:
         nu = NU[self.nu](T)
         if self.fitted in FITTED:
             R = penalised(T if self.rewarded == "T" else T_c, T, self.mu, nu)
-            slopes: np.ndarray = candidates @ regress(X, FITTED[self.fitted](R), RIDGE).w
-            return slopes
-        T_o = T - T_c
-        logs = [np.log(np.maximum(part, np.min(part[part > 0]))) for part in (T_c, T_o)]
-        return Fit(tuple(regress(X, y, RIDGE) for y in logs), self.mu, nu).of(candidates)
+            return regress(X, FITTED[self.fitted](R)[None], RIDGE).of(candidates)[0]
+        return Fit(regress(X, np.array([log(T_c), log(T - T_c)]), RIDGE), self.mu, nu).of(candidates)
 
 
 PARTS = "log T_c and log T_o"

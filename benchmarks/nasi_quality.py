@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 
@@ -94,7 +95,7 @@ def default_of(space: str) -> Nasi:
 
 
 def by_parameters(space: str, data: Path, seed: int, n: int) -> Architecture:
-    """The largest of n random architectures, the same pool that the search draws from."""
+    """The largest of n random architectures, drawn as the search draws its own."""
     problem = problem_of(space, "noise", data)
     rng = Random(f"baseline {seed}")
     pool = [problem.draw(rng) for _ in range(n)]
@@ -110,9 +111,11 @@ def line(name: str, values: list[tuple[float, ...]]) -> str:
 def gain(columns: Sequence[str], ours: list[tuple[float, ...]], theirs: list[tuple[float, ...]]) -> str:
     """Whether the default beats parameter count, all data sets taken together; an error is better when smaller."""
     sign = -1 if columns == ("test error",) else 1
-    ahead = sign * (np.array(ours).mean(0) - np.array(theirs).mean(0)).sum()
-    verb = "beats" if ahead > 0 else "does not beat"
-    return f"default {verb} parameter count: {ahead:+.2f}, the sum over {' + '.join(columns)}"
+    sums = [sign * np.array(values).sum(axis=1) for values in (ours, theirs)]
+    ahead = sums[0].mean() - sums[1].mean()
+    error = float(np.sqrt(sum(values.var(ddof=1) / len(values) for values in sums))) if len(ours) > 1 else 0.0
+    verb = "beats" if ahead > 2 * error else "does not beat" if ahead < -2 * error else "cannot be told from"
+    return f"default {verb} parameter count: {ahead:+.2f}±{error:.2f}, the sum over {' + '.join(columns)}"
 
 
 # --- runs, and the journal that keeps them ----------------------------------------------------------------------------
@@ -217,11 +220,16 @@ def relations(study: Study, n: int, draws: int = 1) -> None:
     T = {}
     for mode in MODES:
         wanted = [Job(TRACE, mode, step + REPEAT * repeat) for repeat in range(draws) for step in range(n)]
-        traces = np.array(list(study.run(wanted, lambda job, _: f"traces on {job.mode}")), float)
-        T[mode] = np.log(traces).reshape(draws, n).mean(axis=0)
+        traces = np.array(list(study.run(wanted, lambda job, _: f"traces on {job.mode}")), float).reshape(draws, n)
+        T[mode] = np.log(np.where(traces > 0, traces, np.nan)).mean(axis=0)
+    known = np.isfinite(np.sum(list(T.values()), axis=0))  # a network without a gradient has no T
+    n = int(known.sum())
     of = f"T of {n} architectures" if draws == 1 else f"mean log T of {n} on {draws} draws"
     for mode in list(MODES)[1:]:
-        rank, linear = spearmanr(T["data"], T[mode]).statistic, pearsonr(T["data"], T[mode]).statistic
+        rank, linear = (
+            spearmanr(T["data"][known], T[mode][known]).statistic,
+            pearsonr(T["data"][known], T[mode][known]).statistic,
+        )
         print(f"{of}, on data and on {mode}: Spearman {rank:.3f}, Pearson of log T {linear:.3f}", flush=True)
 
 
@@ -232,7 +240,8 @@ def digest(what: object) -> str:
 
 def journal_of(folder: Path, space: str, data: Path) -> Journal:
     """The journal of this space with the settings that its default has now; others have another."""
-    what = (default_of(space), LiteralNasi(), [problem_of(space, mode, data).network for mode in MODES])
+    networks = [problem_of(space, mode, data).network for mode in MODES]
+    what = (version("initio"), default_of(space), LiteralNasi(), networks, str(data.resolve()))
     return Journal(folder / f"nasi-quality-{space}-{digest(what)}.jsonl")
 
 
@@ -243,6 +252,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--jobs", type=int, default=2)
     arguments.add_argument("--literal-steps", type=int, default=200, help="0 leaves the literal estimator out")
+    arguments.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
     arguments.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journal")
     options = arguments.parse_args(words)
     space = get_space(options.space)
@@ -269,13 +279,17 @@ def main(words: Sequence[str] | None = None) -> None:
     print(line("random", [table.report(problem_of(space.name, "noise", options.data).draw(Random(s))) for s in seeds]))
     largest = [table.report(by_parameters(space.name, options.data, seed, default.steps)) for seed in seeds]
     print(line(f"most parameters of {default.steps}", largest), flush=True)
+    beaten = ""
     for name in methods:
-        for mode in ("data",) if name == ALL_PARAMETERS else MODES:
+        for mode in [mode for mode in options.modes if mode == "data" or name != ALL_PARAMETERS]:
             values = [report(answer) for answer in study.run([Job(name, mode, seed) for seed in seeds], tell)]
             print(line(f"{name}, {mode}", values), flush=True)
             if (name, mode) == ("default", "data"):
                 beaten = gain(table.columns, values, largest)
-    print(beaten)
+    if beaten:
+        print(beaten)
+    if len(options.modes) < len(MODES):
+        return  # the rest is for another time, the journal for then
     relations(study, 200)
     relations(study, 100, draws=4)
     journal.path.unlink(missing_ok=True)

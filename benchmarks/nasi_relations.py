@@ -114,7 +114,7 @@ def figure_3(relations: Sequence[Relations], n: int, picture: Path | None) -> No
         T, T_c, error = space.values("nasi", n), space.values("T_c", n), space.errors(n)
         low = np.median(T) >= T
         size = [parameters(space, number) for number in range(n)]
-        R = np.maximum(T_c - np.maximum(0, T - np.median(T)), T_c[T_c > 0].min())
+        R = default_of(space.space).objective(T, T_c)
         pairs = ((T, error), (T[low], error[low]), (T_c, error), (T_c[low], error[low]), (R, error), (size, error))
         cells = [f"{-spearmanr(*pair).statistic:.2f}" for pair in pairs] + [f"{np.median(T_c / T):.2f}"]
         print(f"| {space.space} | {' | '.join(cells)} |", flush=True)
@@ -166,12 +166,11 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    relations = [
-        Relations(
-            space, options.data, Journal(options.out / f"nasi-relations-{space}-{digest(default_of(space))}.jsonl")
-        )
-        for space in options.space
-    ]
+    relations = []
+    for space in options.space:
+        network = problem_of(space, "noise", options.data).network
+        journal = Journal(options.out / f"nasi-relations-{space}-{digest(network)}.jsonl")
+        relations.append(Relations(space, options.data, journal))
     figure_3(relations, options.n, options.picture)
     figure_1(relations, options.n // 4)
     table_7(relations, options.n // 4, options.exact)

@@ -17,7 +17,8 @@ POOL = tuple(sorted({NB201.canonical(arch) for arch in NB201.architectures()}))[
 NUMBERS = [float(n) for n in range(60)]
 SCORES = Scores.of(
     POOL,
-    {"lambda_relative": NUMBERS, "eigen": [-n for n in NUMBERS], "naswot": NUMBERS, "knas": NUMBERS, "trace": NUMBERS, "kappa": NUMBERS, "mine": NUMBERS,
+    {"lambda_relative": NUMBERS, "eigen": [-n for n in NUMBERS], "naswot": NUMBERS,
+     "knas": NUMBERS, "trace": NUMBERS, "kappa": NUMBERS, "mine": NUMBERS,
      "synflow": [7.0] * 60, "grad": [math.nan] * 58 + [-math.inf, math.inf]},
 )  # fmt: skip
 TASK = Task(NB201, Budget(queries=50), POOL, SCORES)

@@ -1,4 +1,4 @@
-"""Metrics of the neural tangent kernel at initialisation: trace, κ, λ_min, eigen, knas [HNAS 4, Thm 2; Eigen 5.2]."""
+"""Metrics of the neural tangent kernel at initialisation: its size and its eigenvalues [HNAS 4, Thm 2; Eigen 5.2]."""
 
 from __future__ import annotations
 

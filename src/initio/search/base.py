@@ -64,7 +64,7 @@ class Problem:
     def accepts(self, arch: Architecture) -> bool:
         """Sound and within all limits; the latency, which has to be measured, is asked for last."""
         limit = self.limits.max_latency
-        return self._admits(arch) and (limit is None or self.latency(arch) <= limit)
+        return self.admits(arch) and (limit is None or self.latency(arch) <= limit)
 
     def latency(self, arch: Architecture) -> float:
         """Seconds of a forward pass of the wanted network, measured once."""
@@ -76,10 +76,10 @@ class Problem:
         Its latency is not measured: ask `accepts` before choosing it.
         """
         for _ in range(LIMITED_DRAWS):
-            if self._admits(arch := self._draw_sound(rng)):
+            if self.admits(arch := self._draw_sound(rng)):
                 return arch
         arch = self._shrink(arch, rng)
-        if not self._admits(arch):
+        if not self.admits(arch):
             smallest = self._cost(self._shrink(arch, rng))
             raise InputError(
                 f"no architecture of {self.space.name} was found that has {self.limits}: the smallest has "
@@ -117,7 +117,7 @@ class Problem:
         """
         places = list(range(len(self.space.decisions)))
         for place in rng.sample(places, len(places)):
-            if not most and self._admits(arch):
+            if not most and self.admits(arch):
                 break
             others = (
                 Architecture(arch.space, (*arch.choices[:place], option, *arch.choices[place + 1 :]))
@@ -127,7 +127,8 @@ class Problem:
             arch = min((arch, *sound), key=self._size)
         return arch
 
-    def _admits(self, arch: Architecture) -> bool:
+    def admits(self, arch: Architecture) -> bool:
+        """Sound and within the counted limits; nothing is timed."""
         counted = self.limits.max_params is not None or self.limits.max_flops is not None
         return self.sound(arch) and (not counted or self._size(arch)[0] <= 1)
 

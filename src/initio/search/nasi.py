@@ -7,8 +7,8 @@ decide, and its largest values belong to bad cells.
 
 The default departs from that in two ways; docs/results/nasi.md says how they were found and what each is worth.
 
-**What is rewarded.** T = T_c + T_o: the chosen operations' own parameters hold T_c, those that all architectures share
-(stem, projections, classifier) hold T_o. T_o says how deep a cell is and nothing about its operations, so
+**What is rewarded.** T = T_c + T_o: the chosen operations' own parameters hold T_c, all others (stem, projections,
+classifier) hold T_o. T_o says how deep a cell is and little about its operations, so
 
     R(A) = T_c(A) − μ max(0, T(A) − ν),
 
@@ -23,13 +23,11 @@ is chosen. An option called `none` is left out, as in the darts space: an edge w
 
 from __future__ import annotations
 
-import heapq
 import math
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
 CHOSEN = re.compile(r"\.(vertex|edge|node)_")  # in the name of a parameter: it belongs to a chosen operation
 WORDS = ("none", "geometric", "adaptive", "fixed")  # that ν may be, beside a number
 STARTS = 10  # measured architectures from which a better predicted one is climbed to
+DRAWN = 400  # fits that other measurements might have given, for the error of a difference
 
 
 @dataclass(frozen=True)
@@ -89,17 +88,15 @@ class Nasi:
             raise InputError(f"counted must be 'chosen' or 'all', not {self.counted!r}")
 
     def summary(self, problem: Problem, result: SearchResult) -> str:
-        """How well the options explain the trace, and which decisions are open."""
+        """How well the options predict the trace, and which decisions are open."""
         fit, chosen = self._fit_rows(problem, result.trace), result.chosen[0]
         names = ("T_c", "T_o") if self.counted == "chosen" else ("T",)
-        shares = " and ".join(
-            f"{part.explained:.0%} of log {name}" for name, part in zip(names, fit.parts, strict=True)
-        )
+        shares = [f"{max(0.0, share):.0%} of log {name}" for name, share in zip(names, fit.sums.predicted, strict=True)]
         ties = fit.ties(problem, chosen)
         undecided = f"a change within one standard error is possible in {', '.join(ties)}" if ties else "no ties"
         R = "T" if self.nu == "none" and self.counted == "all" else "R"
         value = fit.predict(problem, [chosen])[0]
-        return f"largest predicted {R}, {value:.3g}; the options explain {shares}; {undecided}"
+        return f"largest predicted {R}, {value:.3g}; the options predict {' and '.join(shares)}; {undecided}"
 
     def run(
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
@@ -175,7 +172,7 @@ class Nasi:
         whole, own = np.array([pairs[place] for place in live], float).T
         X = design(problem, [archs[place] for place in live])
         parts = (whole,) if self.counted == "all" else (own, whole - own)
-        return Fit(tuple(regress(X, _log(part), self.ridge) for part in parts), self.mu, self.nu_of(whole))
+        return Fit(regress(X, np.array([log(part) for part in parts]), self.ridge), self.mu, self.nu_of(whole))
 
     def nu_of(self, T: np.ndarray) -> float:
         """ν, given all the measured traces."""
@@ -191,8 +188,7 @@ class Nasi:
         """log R, kept finite where a strong penalty makes R negative or nothing is rewarded."""
         rewarded = T if rewarded is None else rewarded
         R = penalised(rewarded, T, self.mu, self.nu_of(T))
-        smallest = np.min(rewarded[rewarded > 0], initial=np.max(T))
-        r: np.ndarray = np.log(np.maximum(R, smallest))
+        r: np.ndarray = np.maximum(np.log(np.maximum(R, np.finfo(float).tiny)), log(rewarded).min())
         return r
 
 
@@ -210,39 +206,60 @@ def penalised(rewarded: np.ndarray, T: np.ndarray, mu: float, nu: float) -> np.n
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """ln of one part of T as a sum over options: slopes, their covariance, and the share of variance explained."""
+class Sums:
+    """Several quantities, each nearly a sum over options: ridge regression, seen as a Gaussian prior on the slopes.
+
+    Args:
+        w: (quantities, options) slopes.
+        x, y: the means that slopes are relative to.
+        root: its product with its transpose is the slopes' covariance in units of the noise.
+        noise: (quantities, quantities) covariance of what no sum explains.
+        predicted: share of each quantity's variance that is predicted, every row from the others.
+    """
 
     w: np.ndarray
-    covariance: np.ndarray
-    constant: float
-    explained: float
+    x: np.ndarray
+    y: np.ndarray
+    root: np.ndarray
+    noise: np.ndarray
+    predicted: np.ndarray
 
-    @cached_property
-    def error(self) -> np.ndarray:
-        """Standard errors of the slopes."""
-        errors: np.ndarray = np.sqrt(np.diag(self.covariance))
-        return errors
+    def of(self, X: np.ndarray) -> np.ndarray:
+        """The quantities, (quantities, rows of X)."""
+        values: np.ndarray = self.w @ (X - self.x).T + self.y[:, None]
+        return values
+
+    def drawn(self, X: np.ndarray, count: int) -> np.ndarray:
+        """Quantities as other measurements might have had them, (count, quantities, rows of X)."""
+        normal = np.random.default_rng(0).normal(size=(count, *self.w.shape))
+        slopes = np.linalg.cholesky(self.noise + 1e-12 * np.eye(len(self.noise))) @ normal @ self.root.T
+        values: np.ndarray = self.of(X) + slopes @ (X - self.x).T
+        return values
 
 
-def regress(X: np.ndarray, y: np.ndarray, ridge: float) -> Part:
-    """Ridge regression with a free constant; errors from the residuals and the slopes' effective number."""
-    centred = X - X.mean(axis=0)
-    gram = centred.T @ centred + ridge * np.eye(X.shape[1])
-    spread = np.linalg.solve(gram, centred.T)  # w = spread @ y, so this carries the residuals' variance to w
-    w = spread @ (y - y.mean())
-    residual = y - y.mean() - centred @ w
-    free = len(y) - 1 - float(np.trace(spread @ centred))
-    variance = float(residual @ residual) / max(1.0, free)
-    explained = 1 - residual.var() / y.var() if y.var() > 0 else 0.0
-    return Part(w, variance * spread @ spread.T, float(y.mean() - X.mean(axis=0) @ w), float(explained))
+def regress(X: np.ndarray, Y: np.ndarray, ridge: float) -> Sums:
+    """Of each row of Y on the options, with a free constant.
+
+    With the slopes' prior, Y has the covariance noise ⊗ (I − H)⁻¹, H the matrix that makes predictions of Y; hence the
+    estimate of the noise.
+    """
+    x, y, n = X.mean(axis=0), Y.mean(axis=1), len(X)
+    centred, deviation = X - x, Y - y[:, None]
+    root = np.linalg.inv(np.linalg.cholesky(centred.T @ centred + ridge * np.eye(X.shape[1]))).T
+    w = deviation @ centred @ root @ root.T
+    left = deviation - w @ centred.T
+    reach = centred @ root
+    own = np.square(reach).sum(axis=1) + 1 / n  # the diagonal of H
+    alone = np.square(left / np.maximum(1 - own, 1e-9)).sum(axis=1)  # each row predicted from the others
+    noise = deviation @ left.T / (n - 1)
+    return Sums(w, x, y, root, noise, 1 - alone / np.maximum(np.square(deviation).sum(axis=1), 1e-300))
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The parts of T, the rewarded one first, and what makes R of them."""
+    """The logarithms of the parts of T, the rewarded one first, and what makes R of them."""
 
-    parts: tuple[Part, ...]
+    sums: Sums
     mu: float
     nu: float
 
@@ -252,75 +269,46 @@ class Fit:
 
     def of(self, X: np.ndarray) -> np.ndarray:
         """R of each row of a design."""
-        values = self._values(X)
-        return penalised(values[0], values.sum(axis=0), self.mu, self.nu)
+        return self._objective(self.sums.of(X))
 
-    def _values(self, X: np.ndarray) -> np.ndarray:
-        values: np.ndarray = np.exp(np.array([X @ part.w + part.constant for part in self.parts]))
-        return values
+    def _objective(self, logs: np.ndarray) -> np.ndarray:
+        values = np.exp(logs)
+        return penalised(values[..., 0, :], values.sum(axis=-2), self.mu, self.nu)
 
     def best(self, problem: Problem, measured: Sequence[Architecture]) -> Architecture:
         """The largest prediction within the limits that climbing from the best measured ones finds."""
-        return self.first(problem, measured, 1)[0]
-
-    def first(self, problem: Problem, measured: Sequence[Architecture], count: int) -> list[Architecture]:
-        """The best predicted architectures that are accepted, each of another network, best first.
-
-        They are found by going from better to worse through neighbours of the tops that climbing reaches.
-        """
         order = np.argsort(-self.predict(problem, measured), kind="stable")
         ranked = dict.fromkeys(measured[place] for place in order)
-        starts = list(islice(filter(problem.accepts, ranked), STARTS)) or [problem.first_accepted(ranked)]
-        tops = {climb(problem, start, lambda archs: self.predict(problem, archs).tolist()) for start in starts}
-        queue = [(-float(self.predict(problem, [top])[0]), top.choices) for top in tops]
-        heapq.heapify(queue)
-        seen, networks = {choices for _, choices in queue}, set[Architecture]()
-        found: list[Architecture] = []
-        while queue and len(found) < count:
-            arch = Architecture(problem.space.name, heapq.heappop(queue)[1])
-            network = problem.space.canonical(arch)
-            if network not in networks and problem.accepts(arch):
-                networks.add(network)
-                found.append(arch)
-            around = [near for near in problem.space.neighbours(arch) if near.choices not in seen]
-            seen |= {near.choices for near in around}
-            around = [near for near in around if problem.sound(near)]
-            for near, r in zip(around, self.predict(problem, around), strict=True) if around else ():
-                heapq.heappush(queue, (-float(r), near.choices))
-        return found
+        starts = list(islice(filter(problem.accepts, ranked), STARTS))
+        if not starts:
+            raise InputError(f"none of the architectures that were tried has {problem.limits}: raise the limit")
+        tops = [climb(problem, start, lambda archs: self.predict(problem, archs).tolist()) for start in starts]
+        return tops[int(np.argmax(self.predict(problem, tops)))]
+
+    def errors(self, X: np.ndarray) -> np.ndarray:
+        """Standard error of R of the first row minus R of each other one: half of what holds two thirds of draws."""
+        drawn = self._objective(self.sums.drawn(X, DRAWN))
+        low, high = np.quantile(drawn[:, :1] - drawn[:, 1:], (0.159, 0.841), axis=0)
+        errors: np.ndarray = (high - low) / 2
+        return errors
 
     def ties(self, problem: Problem, chosen: Architecture) -> list[str]:
         """Decisions in which another option is predicted to lose less than the standard error of the difference."""
-        around = [near for near in problem.space.neighbours(chosen) if problem.sound(near)]
-        if not around:
+        network = problem.space.canonical(chosen)
+        near = [
+            a for a in problem.space.neighbours(chosen) if problem.admits(a) and problem.space.canonical(a) != network
+        ]
+        if not near:
             return []
-        archs = [chosen, *around]
-        R, slopes = self.predict(problem, archs), self._slopes(design(problem, archs))
-        variance = sum(
-            np.einsum("ij,jk,ik->i", g[0] - g[1:], part.covariance, g[0] - g[1:])
-            for g, part in zip(slopes, self.parts, strict=True)
-        )
-        close = R[0] - R[1:] < np.sqrt(variance)
-        places = {
-            place
-            for near, tied in zip(around, close, strict=True)
-            for place in range(len(chosen.choices))
-            if tied and near.choices[place] != chosen.choices[place]
-        }
-        return [problem.space.decisions[place].name for place in sorted(places)]
-
-    def _slopes(self, X: np.ndarray) -> np.ndarray:
-        """∂R/∂w of each part, for each row of X."""
-        values = self._values(X)
-        above = values.sum(axis=0) > self.nu
-        rewarded = np.zeros(len(self.parts))
-        rewarded[0] = 1
-        slopes: np.ndarray = ((rewarded[:, None] - self.mu * above) * values)[:, :, None] * X
-        return slopes
+        X = design(problem, [chosen, *near])
+        R = self.of(X)
+        close = R[0] - R[1:] < self.errors(X)
+        changed = np.array([a.choices for a in near]) != np.array(chosen.choices)
+        return [problem.space.decisions[place].name for place in np.flatnonzero(changed[close].any(axis=0))]
 
 
 def design(problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
-    """One row an architecture: 1 for each option it uses."""
+    """One row an architecture: 1 for each option that it names, if only in a part that is not connected."""
     sizes = [len(decision) for decision in problem.space.relaxation]
     starts = np.cumsum([0, *sizes[:-1]])
     X = np.zeros((len(archs), sum(sizes)))
@@ -346,10 +334,13 @@ def traces(network: nn.Module, batch: Batch) -> Traces:
     return Traces(T.value, float(at.dot(own, own)), T.flag)
 
 
-def _log(values: np.ndarray) -> np.ndarray:
-    """ln; a cell of poolings alone has T_c = 0, which counts as the smallest that is not."""
-    floor = np.min(values[values > 0], initial=np.inf)
-    logs: np.ndarray = np.log(np.maximum(values, floor if math.isfinite(floor) else 1.0))
+def log(part: np.ndarray) -> np.ndarray:
+    """ln of a part of T; a cell of poolings alone has T_c = 0, which counts as the smallest that is not."""
+    if not (part > 0).any():
+        raise InputError(
+            "no measured architecture has a chosen operation with parameters: --counted all rewards the whole trace"
+        )
+    logs: np.ndarray = np.log(np.maximum(part, part[part > 0].min()))
     return logs
 
 

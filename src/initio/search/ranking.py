@@ -1,7 +1,7 @@
 """Searches that rank before they train: zero-cost argmax, NASWOT, KNAS and Eigen-NAS.
 
-All of them draw a random pool, rank it by one metric at initialisation, train the first k, and take the best of these.
-They differ in metric, size of the pool and k.
+All of them take a pool, random or all that has scores, rank it by one metric at initialisation, train the first k, and
+take the best of these. They differ in metric, size of the pool and k.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Knas:
 
 @dataclass(frozen=True)
 class EigenNas:
-    """Eigen-NAS [Eigen, section 5.2]: the top k by the smallest eigenvalue of the kernel, then the best trained.
+    """Eigen-NAS [Eigen, section 5.2]: the top k by the kernel's smallest eigenvalue, then the best trained.
 
     The paper ranks a random pool by the mean of the diagonal, an upper bound of λ_min: `metric="eigen", sample=500`,
     the pool of KNAS's code, which it follows. That bound is the size of the kernel, which a learning rate undoes; it
@@ -102,7 +102,7 @@ class EigenNas:
         k: how many are trained; 20 and 5 in Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
         epochs: length of their trainings; None for the longest there is.
-        metric: a column of the scores.
+        metric: one of Initio's.
     """
 
     k: int = 20
