@@ -15,6 +15,7 @@ from initio.records import (
     Batch,
     Cost,
     Evaluation,
+    Observation,
     Record,
     SearchResult,
     from_json,
@@ -173,3 +174,9 @@ def test_settings_in_any_order_are_equal_and_numbers_are_whole() -> None:
             Architecture("nb201", wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="labels of s must be whole numbers"):
         Batch(np.zeros((2, 1)), np.array([0.9, 1.2]), 2, "s")
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf])
+def test_what_a_training_took_is_a_number_of_seconds(seconds: float) -> None:
+    with pytest.raises(InputError, match="seconds of an evaluation"):
+        Observation(93.0, seconds)

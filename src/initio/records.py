@@ -246,6 +246,8 @@ class Observation:
     def __post_init__(self) -> None:
         if not math.isfinite(self.value):
             raise InputError(f"an evaluation must give a finite number, not {self.value}")
+        if not (self.seconds >= 0 and math.isfinite(self.seconds)):
+            raise InputError(f"the seconds of an evaluation must be a number of at least 0, not {self.seconds}")
 
 
 @dataclass(frozen=True)

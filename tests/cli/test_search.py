@@ -94,6 +94,7 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: st
         (["nb201", "--depth", "3"], "--depth is an option of mlp, not of nb201"),
         (["mlp"], "nasi does not search mlp-10: choose one of nb201"),
         (["nb201", "--method", "lambda-min"], "lambda-min does not search nb201: choose one of mlp"),
+        (["nb1shot1-s2", "--channels", "2"], "channels must be at least 3 for this cell's concatenation, not 2"),
         (["mlp", "--method", "lambda-min", "--steps", "3"], "--steps is not an option of lambda-min"),
         (["mlp", "--method", "lambda-min", "--estimator", "literal"], "--estimator literal is an option of nasi"),
         (["mlp", "--method", "lambda-min", "--depth", "1"], "an mlp has a depth of at least 2, not 1"),

@@ -50,7 +50,7 @@ def test_loose_limits_do_not_change_what_is_drawn() -> None:
 @pytest.mark.parametrize("search", [Nasi(steps=12), LiteralNasi(steps=3)], ids=lambda search: search.name)
 def test_a_latency_limit_is_kept_with_few_measurements(search: Nasi | LiteralNasi) -> None:
     problem = replace(PROBLEM, limits=Limits(max_latency=1.0), stopwatch=Pretended())
-    problem.check_limits()
+    problem.check()
     result = search.run(problem, seed=0)
     assert result.chosen[0].choices.count(3) <= 1
     assert len(problem.stopwatch.known) < 200  # of 4096 without `none`
@@ -67,7 +67,7 @@ def test_climbing_asks_for_the_heaviest_first() -> None:
 def test_a_latency_that_nothing_keeps_is_refused() -> None:
     impossible = replace(PROBLEM, limits=Limits(max_latency=1e-9))
     with pytest.raises(InputError, match="takes .* ms a forward pass here, not at most 1e-06 ms"):
-        impossible.check_limits()
+        impossible.check()
     with pytest.raises(InputError, match="none of the architectures that were tried has at most"):
         Nasi(steps=3).run(impossible, seed=0)
 

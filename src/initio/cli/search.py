@@ -125,7 +125,7 @@ class Search:
             return
         self._search()  # bad input is refused before anything is written
         problem = self.problem()
-        problem.check_limits()
+        problem.check()
         problem.batch(self.seed)
         run = self._start()
         for arch, seconds in problem.stopwatch.known.items():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OnRow = Callable[[Settings], None]
 CONNECTED_DRAWS = 20_000
+CHECKED = 50  # random architectures whose scoring network is described before a search begins
 LIMITED_DRAWS = 100  # random architectures that may break a limit before one is made smaller
 
 
@@ -87,10 +88,15 @@ class Problem:
             )
         return arch
 
-    def check_limits(self) -> None:
-        """Refuses limits that nothing keeps; under a latency limit one small architecture is timed."""
+    def check(self) -> None:
+        """Refuses a network that some cells do not fit in, and limits that nothing keeps.
+
+        Under a latency limit one small architecture is timed.
+        """
         rng = Random(f"limits of {self.space.name}")
         arch = self.draw(rng)
+        for other in (arch, *(self.draw(rng) for _ in range(CHECKED))):
+            self.space.network(other, self.network)
         if self.limits.max_latency is not None and not self.accepts(smallest := self._shrink(arch, rng, most=True)):
             raise InputError(
                 f"the architecture of {self.space.name} with the fewest FLOPs that was found takes "
