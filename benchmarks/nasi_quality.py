@@ -94,6 +94,13 @@ def default_of(space: str) -> Nasi:
     return method
 
 
+def literal_of(space: str, steps: int, nu: str | None = None) -> LiteralNasi:
+    """What `initio search SPACE --estimator literal` runs."""
+    method = Search(space=space, estimator="literal", steps=steps, nu=nu)._search()
+    assert isinstance(method, LiteralNasi)
+    return method
+
+
 def by_parameters(space: str, data: Path, seed: int, n: int) -> Architecture:
     """The largest of n random architectures, drawn as the search draws its own."""
     problem = problem_of(space, "noise", data)
@@ -241,7 +248,7 @@ def digest(what: object) -> str:
 def journal_of(folder: Path, space: str, data: Path) -> Journal:
     """The journal of this space with the settings that its default has now; others have another."""
     networks = [problem_of(space, mode, data).network for mode in MODES]
-    what = (version("initio"), default_of(space), LiteralNasi(), networks, str(data.resolve()))
+    what = (version("initio"), default_of(space), literal_of(space, 1), networks, str(data.resolve()))
     return Journal(folder / f"nasi-quality-{space}-{digest(what)}.jsonl")
 
 
@@ -252,6 +259,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--jobs", type=int, default=2)
     arguments.add_argument("--literal-steps", type=int, default=200, help="0 leaves the literal estimator out")
+    arguments.add_argument("--literal-nu", help="its ν, if not that of the command line")
     arguments.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
     arguments.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journal")
     options = arguments.parse_args(words)
@@ -262,7 +270,8 @@ def main(words: Sequence[str] | None = None) -> None:
     methods: dict[str, Nasi | LiteralNasi] = {"default": default}
     methods[ALL_PARAMETERS] = replace(default, counted="all", nu="none")
     if options.literal_steps:
-        methods[f"literal T={options.literal_steps}"] = LiteralNasi(steps=options.literal_steps)
+        name = f"literal T={options.literal_steps}" + (f" ν={options.literal_nu}" if options.literal_nu else "")
+        methods[name] = literal_of(space.name, options.literal_steps, options.literal_nu)
     journal = journal_of(options.out, space.name, options.data)
     study = Study(space.name, methods, options.data, journal, options.jobs)
 

@@ -47,8 +47,8 @@ class Search:
         estimator: a regression on measured architectures, or NASI's Algorithm 1 to the letter.
         steps: how many architectures nasi measures, or eigen-darts' updates; by default the method's own number.
         mu: weight of the penalty on a trace above ν; 1, for the literal estimator on darts 2.
-        nu: ν itself: geometric (the regression's default), adaptive (the literal estimator's), fixed or a number; none
-            for no penalty.
+        nu: ν itself: geometric (the regression's default), adaptive (the literal estimator's), fixed (the same on
+            nb201) or a number; none for no penalty.
         counted: what the regression rewards: the part of the trace that the chosen operations hold, or all of it.
         nu_0: where the literal estimator's adaptive ν begins; 1000, on darts 500.
         restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
