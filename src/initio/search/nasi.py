@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 CHOSEN = re.compile(r"\.(vertex|edge|node)_")  # in the name of a parameter: it belongs to a chosen operation
 WORDS = ("none", "geometric", "adaptive", "fixed")  # that ν may be, beside a number
 STARTS = 10  # measured architectures from which a better predicted one is climbed to
+LISTED = 6  # ties that are named
 DRAWN = 400  # fits that other measurements might have given, for the error of a difference
 
 
@@ -93,7 +94,8 @@ class Nasi:
         names = ("T_c", "T_o") if self.counted == "chosen" else ("T",)
         shares = [f"{max(0.0, share):.0%} of log {name}" for name, share in zip(names, fit.sums.predicted, strict=True)]
         ties = fit.ties(problem, chosen)
-        undecided = f"a change within one standard error is possible in {', '.join(ties)}" if ties else "no ties"
+        where = ", ".join(ties) if len(ties) <= LISTED else f"{len(ties)} of {len(problem.space.decisions)} decisions"
+        undecided = f"a change within one standard error is possible in {where}" if ties else "no ties"
         R = "T" if self.nu == "none" and self.counted == "all" else "R"
         value = fit.predict(problem, [chosen])[0]
         return f"largest predicted {R}, {value:.3g}; the options predict {' and '.join(shares)}; {undecided}"
