@@ -231,7 +231,7 @@ def relations(study: Study, n: int, draws: int = 1) -> None:
         T[mode] = np.log(np.where(traces > 0, traces, np.nan)).mean(axis=0)
     known = np.isfinite(np.sum(list(T.values()), axis=0))  # a network without a gradient has no T
     n = int(known.sum())
-    of = f"T of {n} architectures" if draws == 1 else f"mean log T of {n} on {draws} draws"
+    of = f"T of {n} architectures, {'one draw' if draws == 1 else f'geometric mean of {draws} draws'}"
     for mode in list(MODES)[1:]:
         rank, linear = (
             spearmanr(T["data"][known], T[mode][known]).statistic,
@@ -299,8 +299,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(beaten)
     if len(options.modes) < len(MODES):
         return  # the rest is for another time, the journal for then
-    relations(study, 200)
     relations(study, 100, draws=4)
+    relations(study, 200)
     journal.path.unlink(missing_ok=True)
 
 
