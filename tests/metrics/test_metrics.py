@@ -207,8 +207,9 @@ def checked(model, b, metrics="all", options=EXACT):
 
 def test_a_disconnected_cell_has_defined_values_or_flags():
     values = checked(build(choices=(0,) * 6), batch())
-    assert values["kappa"].value is None
-    assert "the kernel is zero" in values["kappa"].flag
+    for name in ("kappa", "lambda_relative"):
+        assert values[name].value is None
+        assert "the kernel is zero" in values[name].flag
     assert "does not depend on its input" in values["grad"].flag
     with_bias = checked(build(choices=(0,) * 6), batch(), options=Options(dtype="float64", parameters="all"))
     assert with_bias["kappa"].value == math.inf
@@ -240,8 +241,9 @@ def test_a_loss_that_is_not_finite_is_flagged():
 
 def test_a_batch_of_one():
     values = checked(build(norm="none"), batch(m=1))
-    assert values["kappa"].value == 1
-    assert "batch of one" in values["kappa"].flag
+    for name in ("kappa", "lambda_relative"):
+        assert values[name].value == pytest.approx(1)
+        assert "batch of one" in values[name].flag
     assert values["jacob_cov"].flag == "a correlation needs at least two inputs"
     checked(build(norm="affine"), batch(m=1))
 

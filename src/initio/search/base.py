@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol
 
@@ -103,12 +104,12 @@ class Problem:
                 f"{milliseconds(self.latency(smallest))} a forward pass here, not {self.limits}: raise the limit"
             )
 
-    def first_accepted(self, ranked: Iterable[Architecture]) -> Architecture:
-        """The first that keeps all limits, or an `InputError`."""
-        for arch in ranked:
-            if self.accepts(arch):
-                return arch
-        raise InputError(f"none of the architectures that were tried has {self.limits}: raise the limit")
+    def accepted(self, ranked: Iterable[Architecture], count: int) -> list[Architecture]:
+        """The first ones that keep all limits, up to `count` of them; an `InputError` if there are none."""
+        found = list(islice(filter(self.accepts, ranked), count))
+        if not found:
+            raise InputError(f"none of the architectures that were tried has {self.limits}: raise the limit")
+        return found
 
     def _draw_sound(self, rng: Random) -> Architecture:
         for _ in range(CONNECTED_DRAWS):

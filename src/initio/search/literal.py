@@ -236,7 +236,7 @@ def best(problem: Problem, alpha: Rows, seed: int) -> Architecture:
         return sum(alpha[categorical][option] for categorical, option in space.active(arch))
 
     rng = Random(f"nasi literal {seed}")
-    start = problem.first_accepted(sorted((problem.draw(rng) for _ in range(STARTS)), key=weight, reverse=True))
+    [start] = problem.accepted(sorted((problem.draw(rng) for _ in range(STARTS)), key=weight, reverse=True), 1)
     return climb(problem, start, lambda archs: [weight(arch) for arch in archs])
 
 

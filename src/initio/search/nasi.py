@@ -28,7 +28,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -281,9 +280,7 @@ class Fit:
         """The largest prediction within the limits that climbing from the best measured ones finds."""
         order = np.argsort(-self.predict(problem, measured), kind="stable")
         ranked = dict.fromkeys(measured[place] for place in order)
-        starts = list(islice(filter(problem.accepts, ranked), STARTS))
-        if not starts:
-            raise InputError(f"none of the architectures that were tried has {problem.limits}: raise the limit")
+        starts = problem.accepted(ranked, STARTS)
         tops = [climb(problem, start, lambda archs: self.predict(problem, archs).tolist()) for start in starts]
         return tops[int(np.argmax(self.predict(problem, tops)))]
 
