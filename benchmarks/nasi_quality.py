@@ -130,7 +130,7 @@ def gain(columns: Sequence[str], ours: list[tuple[float, ...]], theirs: list[tup
 
 @dataclass(frozen=True)
 class Job:
-    """One search; or, where the method is the name TRACE, one measured trace.
+    """One search; or, where the method is one of TRACES, one measured trace.
 
     The seed of a trace is the number of its architecture plus REPEAT times that of its draw.
     """
@@ -140,7 +140,9 @@ class Job:
     seed: int
 
 
-TRACE = "trace"
+TRACE = "trace"  # of an architecture that a search with seed 0 draws: none has `none`
+SPACE_TRACE = "trace, space"  # of any connected architecture of the space
+TRACES = {SPACE_TRACE: "connected architectures of the space", TRACE: "architectures as a search draws them"}
 REPEAT = 1000
 Answer = list[int] | float  # the choices of a search, or a trace
 
@@ -152,8 +154,8 @@ def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: J
     torch.set_num_threads(1)
     start, problem = time.perf_counter(), problem_of(space, job.mode, data)
     answers: dict[Job, Answer] = {}
-    if job.method == TRACE:
-        answers[job] = trace(problem, job.seed % REPEAT, job.seed // REPEAT)
+    if job.method in TRACES:
+        answers[job] = trace(problem, job.method, job.seed % REPEAT, job.seed // REPEAT)
     else:
         result = methods[job.method].run(problem, seed=job.seed)
         answers[job] = list(result.chosen[0].choices)
@@ -164,12 +166,20 @@ def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: J
     return answers, time.perf_counter() - start
 
 
-def trace(problem: Problem, step: int, repeat: int) -> float:
-    """T of the architecture that the search with seed 0 measures first, second, ..., with its own draw or another."""
-    rng = Random(f"nasi 0 {step}")
-    arch, draw = problem.draw(rng), rng.randrange(2**31)
+def trace(problem: Problem, pool: str, step: int, repeat: int) -> float:
+    """T of one architecture, with its own batch and initialisation or others."""
+    rng = Random(f"nasi 0 {step}" if pool == TRACE else f"space {step}")
+    arch = problem.draw(rng) if pool == TRACE else connected(problem, rng)
+    draw = rng.randrange(2**31)
     again = Random(f"relations {step} {repeat}").randrange(2**31)
     return whole_trace(problem, arch, again if repeat else draw).T or 0.0
+
+
+def connected(problem: Problem, rng: Random) -> Architecture:
+    """A random connected architecture of the space, `none` and all."""
+    while not problem.space.connected(arch := problem.space.sample(rng)):
+        pass
+    return arch
 
 
 class Journal:
@@ -217,21 +227,21 @@ class Study:
             for known, answer in answers.items():
                 self.journal.add(known, answer)
             job, answer = next(iter(answers.items()))
-            if job.method != TRACE or done % 50 == 0 or done == len(wanted):
+            if job.method not in TRACES or done % 50 == 0 or done == len(wanted):
                 print(f"{done} of {len(wanted)}: {tell(job, answer)}, {seconds:.0f} s", file=sys.stderr, flush=True)
         return (self.journal.answers[job] for job in wanted)
 
 
-def relations(study: Study, n: int, draws: int = 1) -> None:
+def relations(study: Study, pool: str, n: int, draws: int = 1) -> None:
     """Does T rank alike on data, random labels and noise? The same n architectures and initialisations."""
     T = {}
     for mode in MODES:
-        wanted = [Job(TRACE, mode, step + REPEAT * repeat) for repeat in range(draws) for step in range(n)]
+        wanted = [Job(pool, mode, step + REPEAT * repeat) for repeat in range(draws) for step in range(n)]
         traces = np.array(list(study.run(wanted, lambda job, _: f"traces on {job.mode}")), float).reshape(draws, n)
         T[mode] = np.log(np.where(traces > 0, traces, np.nan)).mean(axis=0)
     known = np.isfinite(np.sum(list(T.values()), axis=0))  # a network without a gradient has no T
     n = int(known.sum())
-    of = f"T of {n} architectures, {'one draw' if draws == 1 else f'geometric mean of {draws} draws'}"
+    of = f"T of {n} {TRACES[pool]}, {'one draw' if draws == 1 else f'geometric mean of {draws} draws'}"
     for mode in list(MODES)[1:]:
         rank, linear = (
             spearmanr(T["data"][known], T[mode][known]).statistic,
@@ -299,8 +309,9 @@ def main(words: Sequence[str] | None = None) -> None:
         print(beaten)
     if len(options.modes) < len(MODES):
         return  # the rest is for another time, the journal for then
-    relations(study, 100, draws=4)
-    relations(study, 200)
+    relations(study, SPACE_TRACE, 200)
+    relations(study, TRACE, 200)
+    relations(study, TRACE, 100, draws=4)
     journal.path.unlink(missing_ok=True)
 
 

@@ -4,12 +4,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from benchmarks import nasi_quality
-from benchmarks.nasi_quality import Answer, Job, Journal, Study, gain
+from benchmarks.nasi_quality import SPACE_TRACE, TRACE, Answer, Job, Journal, Study, connected, gain, relations
+from initio.data import Noise
 from initio.errors import InputError
+from initio.search import Problem
+from initio.spaces import NB201, NetworkSettings
 
 ROOT = Path(__file__).parents[2]
 JOBS = [Job("default", "data", seed) for seed in range(4)]
@@ -76,3 +80,28 @@ def test_a_torn_last_line_is_run_again_and_a_damaged_one_refused(
 def test_accuracies_are_better_when_larger_and_errors_when_smaller() -> None:
     assert gain(("C10", "C100"), [(93.0, 70.0)], [(92.0, 70.5)]).startswith("default beats parameter count: +0.50")
     assert gain(("test error",), [(7.0,)], [(6.5,)]).startswith("default does not beat parameter count: -0.50")
+
+
+def test_traces_of_the_space_may_have_none_and_are_connected() -> None:
+    problem = Problem(NB201, Noise((3, 8, 8)), NetworkSettings())
+    drawn = [connected(problem, Random(f"space {step}")) for step in range(60)]
+    assert all(NB201.connected(arch) for arch in drawn)
+    assert not all(problem.sound(arch) for arch in drawn)
+
+
+@pytest.mark.parametrize("pool", [SPACE_TRACE, TRACE])
+def test_relations_rank_the_same_architectures_and_leave_out_those_without_a_trace(
+    pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sign = {"data": 1, "random labels": 1, "noise": -1}
+
+    def solve(space: str, methods: object, data: Path, job: Job) -> tuple[dict[Job, Answer], float]:
+        assert job.method == pool
+        return {job: 0.0 if job.seed == 3 else 2.0 ** (sign[job.mode] * job.seed)}, 0.0
+
+    monkeypatch.setattr(nasi_quality, "solve", solve)
+    relations(study(tmp_path / "journal.jsonl"), pool, 10)
+    labels, noise = capsys.readouterr().out.splitlines()
+    assert labels.startswith("T of 9 ")
+    assert "on data and on random labels: Spearman 1.000, Pearson of log T 1.000" in labels
+    assert "on data and on noise: Spearman -1.000, Pearson of log T -1.000" in noise
