@@ -1,3 +1,4 @@
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -9,7 +10,7 @@ from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture, Settings
 from initio.search import Limits, Nasi, Problem
-from initio.search.nasi import Fit, design, penalised, regress, traces
+from initio.search.nasi import OWN, Fit, design, penalised, regress, traces
 from initio.spaces import DARTS, NB201, NetworkSettings, get_space
 
 TINY = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
@@ -81,6 +82,32 @@ def test_noise_is_not_predicted() -> None:
     X = design(problem, [problem.draw(rng) for _ in range(150)])
     assert X.shape[1] > 150
     assert regress(X, np.random.default_rng(0).normal(size=(2, 150)), 1.0).predicted.max() < 0
+
+
+def test_a_shared_row_counts_operations_cell_by_cell_and_names_the_edges_that_are_there() -> None:
+    problem, arch = replace(PROBLEM, space=DARTS), DARTS.sample(Random(0))
+    (row,) = design(problem, [arch], shared=True)
+    (plain,) = design(problem, [arch])
+    own, counts, there = np.split(row, [196, 196 + 14])
+    assert own.tolist() == (OWN * plain).tolist()
+    genotype = DARTS.genotype(arch)
+    seen = [Counter(op for op, _ in pairs) for pairs in (genotype.normal, genotype.reduce)]
+    assert sorted(counts[counts > 0]) == sorted(n for counter in seen for n in counter.values())
+    assert counts.sum() == there.sum() == 16
+    assert there.tolist() == plain.reshape(28, 7).sum(axis=1).tolist()
+
+
+def test_shared_slopes_predict_more_where_an_operation_does_alike_in_all_places_of_a_cell() -> None:
+    problem, rng, numbers = replace(PROBLEM, space=DARTS), Random(0), np.random.default_rng(0)
+    archs = [problem.draw(rng) for _ in range(150)]
+    plain, shared = (design(problem, archs, shared=flag) for flag in (False, True))
+    logs = shared[:, 196:210] @ numbers.normal(size=(14, 2)) + 0.5 * numbers.normal(size=(150, 2))
+    with_shared, without = (regress(X, logs.T, 1.0).predicted for X in (shared, plain))
+    assert with_shared.min() > 0.85
+    assert without.max() < with_shared.min() - 0.15
+    fit = Nasi(shared=True).fit(problem, archs, list(np.exp(logs).sum(axis=1)), list(np.exp(logs[:, 0])))
+    assert fit.ties(problem, best := fit.best(problem, archs)) is not None
+    assert fit.predict(problem, [best])[0] >= fit.predict(problem, archs).max()
 
 
 @pytest.mark.parametrize(("space", "n"), [(NB201, 200), (DARTS, 150)], ids=["nb201", "darts"])

@@ -28,6 +28,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from initio.records import Batch
+    from initio.spaces.base import Decision
 
 CHOSEN = re.compile(r"\.(vertex|edge|node)_")  # in the name of a parameter: it belongs to a chosen operation
 WORDS = ("none", "geometric", "adaptive", "fixed")  # that ν may be, beside a number
+OWN = 0.3  # prior deviation of a place's slope around the one that its operation has everywhere, if slopes are shared
 STARTS = 10  # measured architectures from which a better predicted one is climbed to
 LISTED = 6  # ties that are named
 DRAWN = 400  # fits that other measurements might have given, for the error of a difference
@@ -60,6 +63,8 @@ class Nasi:
             penalty; or a number.
         ridge: strength of the regression's prior, in units of one observation an option.
         counted: what is rewarded: T_c, of the parameters of the `chosen` operations, or T, of `all`, as in the paper.
+        shared: whether an operation has one slope in all places of a cell, which each place changes a little. This is
+            for a space with about as many options as measurements: darts has 196.
     """
 
     steps: int = 300
@@ -67,11 +72,14 @@ class Nasi:
     nu: str = "geometric"
     ridge: float = 1.0
     counted: Literal["chosen", "all"] = "chosen"
+    shared: bool = False
 
     name: ClassVar[str] = "nasi"
     resumes: ClassVar[bool] = True
     limited: ClassVar[bool] = True
-    by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {"darts": {"steps": 150}}  # about a minute
+    by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {
+        "darts": {"steps": 150, "shared": True},  # about a minute
+    }
 
     @property
     def n_rows(self) -> int:
@@ -171,9 +179,10 @@ class Nasi:
         if len(live) < 2:
             raise InputError("fewer than two of the measured architectures have a gradient: check the data")
         whole, own = np.array([pairs[place] for place in live], float).T
-        X = design(problem, [archs[place] for place in live])
+        X = design(problem, [archs[place] for place in live], shared=self.shared)
         parts = (whole,) if self.counted == "all" else (own, whole - own)
-        return Fit(regress(X, np.array([log(part) for part in parts]), self.ridge), self.mu, self.nu_of(whole))
+        sums = regress(X, np.array([log(part) for part in parts]), self.ridge)
+        return Fit(sums, self.mu, self.nu_of(whole), self.shared)
 
     def nu_of(self, T: np.ndarray) -> float:
         """ν, given all the measured traces."""
@@ -263,10 +272,11 @@ class Fit:
     sums: Sums
     mu: float
     nu: float
+    shared: bool = False
 
     def predict(self, problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
         """R of each architecture."""
-        return self.of(design(problem, archs))
+        return self.of(design(problem, archs, shared=self.shared))
 
     def of(self, X: np.ndarray) -> np.ndarray:
         """R of each row of a design."""
@@ -299,14 +309,14 @@ class Fit:
         ]
         if not near:
             return []
-        X = design(problem, [chosen, *near])
+        X = design(problem, [chosen, *near], shared=self.shared)
         R = self.of(X)
         close = R[0] - R[1:] < self.errors(X)
         changed = np.array([a.choices for a in near]) != np.array(chosen.choices)
         return [problem.space.decisions[place].name for place in np.flatnonzero(changed[close].any(axis=0))]
 
 
-def design(problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
+def design(problem: Problem, archs: Sequence[Architecture], *, shared: bool = False) -> np.ndarray:
     """One row an architecture: 1 for each option that it names, if only in a part that is not connected."""
     sizes = [len(decision) for decision in problem.space.relaxation]
     starts = np.cumsum([0, *sizes[:-1]])
@@ -314,7 +324,20 @@ def design(problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
     for row, arch in enumerate(archs):
         for categorical, option in problem.space.active(arch):
             X[row, starts[categorical] + option] = 1
-    return X
+    return X @ sharing(problem.space.relaxation) if shared else X
+
+
+@lru_cache(maxsize=8)
+def sharing(decisions: tuple[Decision, ...]) -> np.ndarray:
+    """Columns of a design whose slopes are shared: of each option (OWN), each operation of a cell, each categorical.
+
+    So the slope of an option is its operation's, plus one of the place, plus a small one of its own.
+    """
+    options = [(place, (d.cell, d.options, option)) for place, d in enumerate(decisions) for option in d.options]
+    operations = sorted({operation for _, operation in options})
+    occurs = np.array([[operation == other for other in operations] for _, operation in options], float)
+    there = np.array([[place == other for other in range(len(decisions))] for place, _ in options], float)
+    return np.hstack([OWN * np.eye(len(options)), occurs, there])
 
 
 def traces(network: nn.Module, batch: Batch) -> Traces:

@@ -31,6 +31,7 @@ class Decision:
 
     name: str
     options: tuple[str, ...]
+    cell: str = field(default="", repr=False)  # that it is a choice of, where a space has several
 
     def __len__(self) -> int:
         return len(self.options)

@@ -109,7 +109,7 @@ class DartsSpace(GraphSpace):
     @property
     def relaxation(self) -> tuple[Decision, ...]:
         """One categorical over the operations for each of the 14 possible edges of either cell."""
-        return tuple(Decision(f"{cell} {s}-{node + 2}", OPS) for cell in CELLS for s, node in EDGES)
+        return tuple(Decision(f"{cell} {s}-{node + 2}", OPS, cell) for cell in CELLS for s, node in EDGES)
 
     def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
         """The edges that are there, with their operations; the other categoricals are absent."""
@@ -149,8 +149,8 @@ class DartsByNode(DartsSpace):
             for cell in CELLS
             for node in range(NODES)
             for decision in (
-                Decision(f"{cell} node {node + 2} input", tuple(map(str, range(node + 2)))),
-                Decision(f"{cell} node {node + 2} operation", OPS),
+                Decision(f"{cell} node {node + 2} input", tuple(map(str, range(node + 2))), cell),
+                Decision(f"{cell} node {node + 2} operation", OPS, cell),
             )
         )
 
@@ -233,9 +233,9 @@ DARTS = DartsSpace(
         for cell in CELLS
         for node in range(NODES)
         for decision in (
-            Decision(f"{cell} node {node + 2} sources", tuple(f"{a},{b}" for a, b in SOURCES[node])),
-            Decision(f"{cell} node {node + 2} first operation", OPS),
-            Decision(f"{cell} node {node + 2} second operation", OPS),
+            Decision(f"{cell} node {node + 2} sources", tuple(f"{a},{b}" for a, b in SOURCES[node]), cell),
+            Decision(f"{cell} node {node + 2} first operation", OPS, cell),
+            Decision(f"{cell} node {node + 2} second operation", OPS, cell),
         )
     ),
     default_channels=36,
