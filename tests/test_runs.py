@@ -18,24 +18,50 @@ ROWS = [settings(step=0, value=float("inf")), settings(step=1, value=None, flag=
 def test_a_run_is_planned_traced_and_finished(tmp_path: Path) -> None:
     run = Run.start(tmp_path / "deep" / "run", PLAN)
     for row in ROWS:
-        run.append(row)
-    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,), trace=tuple(ROWS)))
+        run.append(row, 2.0)
+    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,), trace=tuple(ROWS)), 3.5)
     again = Run.open(run.folder)
     assert again.plan() == PLAN
     assert again.rows() == ROWS
     assert again.result().trace == tuple(ROWS)
+    assert again.seconds() == 2.0
+    assert again.result().cost.seconds == 3.5
     names = {path.name for path in run.folder.iterdir()}
-    assert names == {"run.json", "trace.jsonl", "result.json", "architecture.txt", "cell.svg", "cell.png"}
+    assert names == {
+        "run.json",
+        "trace.jsonl",
+        "clock.jsonl",
+        "result.json",
+        "architecture.txt",
+        "cell.svg",
+        "cell.png",
+    }
 
 
 def test_a_half_written_last_line_is_cut_off(tmp_path: Path) -> None:
     run = Run.start(tmp_path / "run", PLAN)
-    run.append(ROWS[0])
+    run.append(ROWS[0], 1.0)
     with run.trace_path.open("ab") as file:
         file.write(b'{"step": 1, "val')
     assert run.rows() == ROWS[:1]
-    run.append(ROWS[1])
+    run.append(ROWS[1], 2.0)
     assert run.rows() == ROWS
+
+
+def test_seconds_of_an_interrupted_run_are_those_of_its_last_whole_line(tmp_path: Path) -> None:
+    run = Run.start(tmp_path / "run", PLAN)
+    assert run.seconds() == 0
+    run.append(ROWS[0], 1.5)
+    with run.clock_path.open("ab") as file:
+        file.write(b'{"secon')
+    assert run.seconds() == 1.5
+    run.append(ROWS[1], 2.5)
+    assert run.seconds() == 2.5
+    assert run.restart() == []
+    assert run.seconds() == 0
+    run.clock_path.write_text('{"second": 1}\n')
+    with pytest.raises(InputError, match="clock.jsonl' has no seconds: delete the file"):
+        run.seconds()
 
 
 def test_damage_inside_the_trace_is_named(tmp_path: Path) -> None:

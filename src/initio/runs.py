@@ -5,6 +5,7 @@
 | `run.json`     | method, space, seed and settings, written first: enough to run the search again     |
 | `trace.jsonl`  | one line a step, written and flushed to disk as it happens; survives kill −9        |
 | `latency.jsonl` | times that a latency limit asked for; a resumed run uses them again                |
+| `clock.jsonl`  | seconds of work after each step, those before an interruption included              |
 | `result.json`  | the `SearchResult`, written last                                                    |
 | `cell.svg/png` | the chosen architecture                                                             |
 | `architecture.txt` | the same in its space's own notation                                            |
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,11 @@ class Run:
         return self.folder / "latency.jsonl"
 
     @property
+    def clock_path(self) -> Path:
+        """How long it took."""
+        return self.folder / "clock.jsonl"
+
+    @property
     def result_path(self) -> Path:
         """What was chosen."""
         return self.folder / "result.json"
@@ -93,11 +99,20 @@ class Run:
     def restart(self) -> list[Settings]:
         """Forgets the steps so far."""
         self.trace_path.unlink(missing_ok=True)
+        self.clock_path.unlink(missing_ok=True)
         return []
 
-    def append(self, row: Settings) -> None:
-        """Adds a step; it is on disk when this returns."""
+    def append(self, row: Settings, seconds: float) -> None:
+        """Adds a step, and the seconds of all work up to it; they are on disk when this returns."""
         _add_line(self.trace_path, row)
+        _add_line(self.clock_path, settings(seconds=seconds))
+
+    def seconds(self) -> float:
+        """Of all work up to the last step; 0 for a run that has none yet."""
+        seconds = [dict(row).get("seconds") for row in _read_lines(self.clock_path)[-1:]]
+        if not all(isinstance(value, float) for value in seconds):
+            raise InputError(f"the last line of {str(self.clock_path)!r} has no seconds: delete the file")
+        return float(str(seconds[0])) if seconds else 0.0
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
@@ -115,10 +130,15 @@ class Run:
         row = settings(space=arch.space, choices=" ".join(map(str, arch.choices)), seconds=seconds)
         _add_line(self.latency_path, row)
 
-    def finish(self, result: SearchResult) -> None:
-        """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there."""
+    def finish(self, result: SearchResult, seconds: float | None = None) -> None:
+        """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there.
+
+        `seconds` are those of all work on this run, if the result knows of its last part alone.
+        """
         from initio.report import save_picture
 
+        if seconds is not None:
+            result = replace(result, cost=replace(result.cost, seconds=seconds))
         arch = result.chosen[0]
         space = get_space(arch.space)
         write_text(self.folder / "architecture.txt", space.format(arch) + "\n")

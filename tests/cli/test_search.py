@@ -58,9 +58,11 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: st
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     assert not Run(tmp_path / "killed").result_path.exists()
+    before = Run(tmp_path / "killed").seconds()
     assert main(["search", "--resume", str(tmp_path / "killed")]) == 0
     whole, resumed = Run(tmp_path / "whole").result(), Run(tmp_path / "killed").result()
     assert resumed == whole
+    assert resumed.cost.seconds > before > 0
     assert (tmp_path / "killed" / "trace.jsonl").read_bytes() == (tmp_path / "whole" / "trace.jsonl").read_bytes()
 
 

@@ -183,24 +183,26 @@ def _normalised(command: type[Any], argv: list[str]) -> list[str]:
 
 
 def _joined(argv: list[str], several: tuple[str, ...]) -> list[str]:
-    """`--search a b` as `--search a,b`, for the options that take several names.
+    """`--search a b` and `--search a --search b` as `--search=a,b`, for the options that take several names.
 
-    >>> _joined(["nb201", "--search", "a", "b", "--seeds", "3"], ("search",))
-    ['nb201', '--search', 'a,b', '--seeds', '3']
+    >>> _joined(["nb201", "--search", "a", "b", "--seeds", "3", "--search=c"], ("search",))
+    ['nb201', '--search=a,b,c', '--seeds', '3']
     """
     out: list[str] = []
-    taking = False
+    names: dict[str, list[str]] = {}
+    taking: list[str] | None = None
     for token in argv:
-        if token.startswith("-"):
-            taking = token[2:] in several
-            names = 0
-        elif taking:
-            names += 1
-            if names > 1:
-                out[-1] += f",{token}"
-                continue
-        out.append(token)
-    return out
+        option, equals, value = token.partition("=")
+        if option.startswith("--") and option[2:] in several:
+            out += [option] * (option not in names)  # once, where it was first
+            taking = names.setdefault(option, [])
+            taking += [value] * bool(equals)
+        elif taking is not None and not token.startswith("-"):
+            taking.append(token)
+        else:
+            taking = None
+            out.append(token)
+    return [f"{token}={','.join(names[token])}" if token in names else token for token in out]
 
 
 def _config_first(tokens: list[str]) -> list[str]:

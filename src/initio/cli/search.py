@@ -172,13 +172,13 @@ class Search:
         return Hybrid(method(**options), space, data, network, queries, pool, training, self.seed, self.batch_size)
 
     def _train(self, run: Run, hybrid: Hybrid) -> None:
-        line = Line()
+        line, clock = Line(), Clock(run.seconds())
         result = hybrid.run(
-            run.folder, rows=run.rows(), on_row=run.append, on_scoring=line.scoring, on_training=line.training,
-            on_note=line.note,
+            run.folder, rows=run.rows(), on_row=lambda row: run.append(row, clock.seconds()),
+            on_scoring=line.scoring, on_training=line.training, on_note=line.note,
         )  # fmt: skip
         line.close()
-        run.finish(result)
+        run.finish(result, clock.seconds())
         best = max(float(str(dict(row)["value"])) for row in result.trace)
         trained = f"{result.cost.queries} networks trained for {hybrid.training.epochs} epochs"
         report(run, hybrid.space, f"best validation accuracy, {best:.2f} %, of {trained}")
@@ -189,15 +189,15 @@ class Search:
         search = self._search()
         problem.stopwatch.on_new = run.add_latency
         rows = run.rows() if search.resumes else run.restart()
-        progress = Progress(search, problem, rows)
+        progress, clock = Progress(search, problem, rows), Clock(run.seconds())
 
         def on_row(row: Settings) -> None:
-            run.append(row)
+            run.append(row, clock.seconds())
             progress.step(row)
 
         result = search.run(problem, seed=self.seed, rows=rows, on_row=on_row)
         progress.close()
-        run.finish(result)
+        run.finish(result, clock.seconds())
         report(run, problem.space, search.summary(problem, result), problem)
 
     def _search(self) -> Method:
@@ -318,6 +318,17 @@ def _seconds(option: str, text: str | None) -> float | None:
     if not match or not float(match[1]):
         raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
     return float(match[1]) / {"us": 1e6, "ms": 1e3, "s": 1}[match[2]]
+
+
+class Clock:
+    """Seconds of work on a run, those before an interruption included."""
+
+    def __init__(self, before: float) -> None:
+        self.start = time.perf_counter() - before
+
+    def seconds(self) -> float:
+        """Up to now."""
+        return time.perf_counter() - self.start
 
 
 class Line:
