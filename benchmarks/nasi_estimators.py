@@ -4,7 +4,8 @@ python -m benchmarks.nasi_estimators --space nb201 --data ../shared/data
 
 T and its part T_c are measured once on --measured random architectures (five a second; they are kept below --out). A
 simulated search draws --steps of them, fits, and takes the best predicted of the space. It measures nothing itself, so
-many seeds cost a minute; but they share measurements, and the larger --steps, the more alike they are.
+many seeds cost a minute; but they share measurements, and the larger --steps, the more alike they are. Accuracies of
+darts are predictions of a NAS-Bench-301 surrogate.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
 from benchmarks.nasi_quality import MODES, PUBLISHED, Table, digest, nb1shot1_table, nb201_table, problem_of
+from initio.benchmarks.surrogate import EPOCHS, Surrogate
+from initio.records import Architecture
 from initio.search import Nasi, Problem
-from initio.search.nasi import Fit, design, log, penalised, regress
-from initio.spaces import get_space
+from initio.search.nasi import Fit, design, log, penalised, regress, sharing
+from initio.spaces import GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
 
 SEED = 777  # of the measured architectures, which no search of the tables has
@@ -51,18 +54,23 @@ class Rule:
     mu: float
     nu: str
     fitted: str
+    shared: bool = False  # slopes
 
     def __str__(self) -> str:
         penalty = "" if self.nu == "none" else f" − {self.mu:g} max(0, T − {self.nu})"
-        return f"{self.rewarded}{penalty} | {self.fitted}"
+        return f"{self.rewarded}{penalty} | {self.fitted}{', shared slopes' if self.shared else ''}"
 
-    def predict(self, T: np.ndarray, T_c: np.ndarray, X: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """R of the candidates, or something that orders them alike."""
+    def predict(
+        self, T: np.ndarray, T_c: np.ndarray, X: np.ndarray, candidates: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """R of the candidates, or something that orders them alike; and the predicted share of what is fitted."""
         nu = NU[self.nu](T)
         if self.fitted in FITTED:
             R = penalised(T if self.rewarded == "T" else T_c, T, self.mu, nu)
-            return regress(X, FITTED[self.fitted](R)[None], RIDGE).of(candidates)[0]
-        return Fit(regress(X, np.array([log(T_c), log(T - T_c)]), RIDGE), self.mu, nu).of(candidates)
+            sums = regress(X, FITTED[self.fitted](R)[None], RIDGE)
+            return sums.of(candidates)[0], sums.predicted
+        sums = regress(X, np.array([log(T_c), log(T - T_c)]), RIDGE)
+        return Fit(sums, self.mu, nu).of(candidates), sums.predicted
 
 
 PARTS = "log T_c and log T_o"
@@ -72,6 +80,7 @@ RULES = (
     Rule("T_c", 1, "none", "its rank"),
     *(Rule("T_c", 1, nu, "its rank") for nu in ("median", "geometric mean", "mean")),
     *(Rule("T_c", mu, nu, PARTS) for nu in ("median", "geometric mean", "mean") for mu in (1, 2)),
+    Rule("T_c", 1, "geometric mean", PARTS, shared=True),
 )
 
 
@@ -83,14 +92,17 @@ class World:
     T_c: np.ndarray
     X: np.ndarray
     candidates: np.ndarray
+    sharing: np.ndarray
     reached: np.ndarray
 
-    def choose(self, rule: Rule, steps: int, seed: int) -> np.ndarray:
-        """What the choice of one simulated search reaches."""
+    def choose(self, rule: Rule, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """What the choice of one simulated search reaches, and the shares that it predicts."""
         drawn = np.random.default_rng(seed).choice(len(self.T), steps, replace=False)
-        R = rule.predict(self.T[drawn], self.T_c[drawn], self.X[drawn], self.candidates)
-        reached: np.ndarray = self.reached[int(np.argmax(R))]
-        return reached
+        X, candidates = self.X[drawn], self.candidates
+        if rule.shared:
+            X, candidates = X @ self.sharing, candidates @ self.sharing
+        R, predicted = rule.predict(self.T[drawn], self.T_c[drawn], X, candidates)
+        return self.reached[int(np.argmax(R))], predicted
 
 
 def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[dict[str, float | str]]:
@@ -122,8 +134,6 @@ def row_of(problem: Problem, step: int) -> dict[str, object]:
 
 def world(problem: Problem, table: Table, rows: list[dict[str, float | str]]) -> World:
     """Rows with a gradient, beside all candidates."""
-    from initio.records import Architecture
-
     name, rows = problem.space.name, [row for row in rows if row["trace"]]
     archs = [Architecture(name, tuple(map(int, str(row["choices"]).split()))) for row in rows]
     if name == "nb201":
@@ -135,13 +145,34 @@ def world(problem: Problem, table: Table, rows: list[dict[str, float | str]]) ->
         T_c=np.array([row["chosen_trace"] for row in rows], float),
         X=design(problem, archs),
         candidates=design(problem, candidates),
+        sharing=sharing(problem.space.relaxation),
         reached=np.array([table.report(arch) for arch in candidates]),
     )
 
 
+def darts_table(data: Path) -> Table:
+    """What a surrogate of NAS-Bench-301 predicts."""
+    surrogate = Surrogate(data / "nb301_surrogate_yahpo_v1.npz")
+    return Table(("predicted",), lambda arch: (float(surrogate.predict([arch], EPOCHS[-1])[0][0]),))
+
+
+def table_of(space: GraphSpace, data: Path) -> Table:
+    """What is reported of the space's architectures."""
+    if isinstance(space, NB1Shot1Space):
+        return nb1shot1_table(space, data)
+    return darts_table(data) if space.name == "darts" else nb201_table(data)
+
+
+def row(rule: Rule, found: list[tuple[np.ndarray, np.ndarray]]) -> str:
+    """One line of the table."""
+    reached, predicted = (np.array(values) for values in zip(*found, strict=True))
+    cells = " | ".join(f"{m:.2f}±{s:.2f}" for m, s in zip(reached.mean(0), reached.std(0), strict=True))
+    return f"| {rule} | {cells} | {', '.join(f'{share:.2f}' for share in predicted.mean(0))} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--space", default="nb201", choices=list(PUBLISHED))
+    parser.add_argument("--space", default="nb201", choices=[*PUBLISHED, "darts"])
     parser.add_argument("--mode", default="data", choices=list(MODES))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--measured", type=int, default=1200)
@@ -151,18 +182,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the measurements")
     options = parser.parse_args()
     space = get_space(options.space)
-    table = nb1shot1_table(space, options.data) if isinstance(space, NB1Shot1Space) else nb201_table(options.data)
+    table = table_of(space, options.data)
     problem = problem_of(space.name, options.mode, options.data)
     name = f"nasi-estimators-{space.name}-{options.mode.replace(' ', '-')}-{digest(problem.network)}.jsonl"
     known = world(problem, table, measure(problem, options.out / name, options.measured, options.jobs))
     print(f"{space.name}, {options.mode}, {len(known.T)} measured; {options.seeds} seeds, mean±std")
     for steps in options.steps:
         heads = " | ".join(table.columns)
-        print(f"\n{steps} steps\n\n| R | fitted | {heads} |\n|---|---|{'---|' * len(table.columns)}")
+        print(
+            f"\n{steps} steps\n\n| R | fitted | {heads} | predicted share |\n|---|---|{'---|' * len(table.columns)}---|"
+        )
         for rule in RULES:
-            found = np.array([known.choose(rule, steps, seed) for seed in range(options.seeds)])
-            cells = " | ".join(f"{m:.2f}±{s:.2f}" for m, s in zip(found.mean(0), found.std(0), strict=True))
-            print(f"| {rule} | {cells} |", flush=True)
+            print(row(rule, [known.choose(rule, steps, seed) for seed in range(options.seeds)]), flush=True)
 
 
 if __name__ == "__main__":
