@@ -16,7 +16,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from initio.graphs import SUM, ZERO, Graph, Mixed, Op
-from initio.kernels.pearlmutter import Tape, Value, dual
+from initio.kernels.nodes import Value
+from initio.kernels.pearlmutter import Tape, dual
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
 from initio.spaces.base import GraphSpace, NetworkSettings
