@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.hnas_tables import DATASETS, mean_std, show
+from benchmarks.hnas_evidence import DATASETS, mean_std, show
 from initio.bench import Setup
 from initio.benchmarks import open_benchmark
 from initio.search import Budget, EigenNas, Knas, Task, run_queries

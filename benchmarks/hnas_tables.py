@@ -13,168 +13,35 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.score_study import BASE
-from initio.analysis.correlation import kendall, spearman
-from initio.analysis.hnas_bounds import BOUNDS, Bound, TradeOff, best_trade_off, bound
-from initio.analysis.relate import relate
-from initio.bench import Setup, run_all, summarise
-from initio.benchmarks import open_benchmark, open_table
+from benchmarks.hnas_evidence import (
+    ALL,
+    BATCH_SIZES,
+    DATASETS,
+    IMAGES,
+    METRICS,
+    SAMPLE,
+    SOURCES,
+    Evidence,
+    Scored,
+    agree,
+    cell,
+    mean_std,
+    show,
+)
+from benchmarks.hnas_figures import figure_2, figure_3, figure_4, figure_7_5
+from initio.analysis.hnas_bounds import BOUNDS, Bound, bound
+from initio.benchmarks import open_benchmark
 from initio.cli import main as initio
-from initio.pool import sample
 from initio.search import (
-    Budget,
     Hnas,
-    QuerySearch,
-    RandomSearch,
-    RegularisedEvolution,
-    Reinforce,
-    Task,
     TeNas,
-    ZeroCost,
 )
-from initio.search.bayes import GaussianProcess, Optimiser, Point
-from initio.search.hnas import metric_values
-from initio.spaces import GraphSpace, get_space
-from initio.store import Store, find_store
-
-DATASETS = ("c10", "c100", "in16")
-METRICS = ("grad_norm", "snip", "grasp", "trace")  # the paper's scores of the gradient's norm are summed over layers
-ALL = (*METRICS, "kappa", "knas", "fisher", "synflow", "naswot")
-TEST = {dataset: f"test_{dataset}_nb201" for dataset in DATASETS}
-SAMPLE = 300
-BATCH_SIZES = (4, 8, 16, 32)
-SOURCES = (
-    "cifar10_sub10k train at 16x16",
-    "cifar100_sub10k train at 16x16",
-    "imagenet16_120_partial train at 16x16",
-)
-IMAGES = "cifar10_sub10k.npz@16"
-
-Pair = tuple[float, float]  # Spearman, Kendall
-
-
-# --- scores and test errors ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """Scores of some architectures and their test errors."""
-
-    values: dict[str, np.ndarray]
-    errors: dict[str, np.ndarray]
-
-    def M(self, metric: str) -> np.ndarray:  # noqa: N802, the paper's letter
-        """A metric as HNAS takes it: of GraSP the size counts, of synflow the exponential."""
-        return np.abs(metric_values(metric, self.values[metric]))
-
-    @property
-    def kappa(self) -> np.ndarray:
-        """The condition number."""
-        return self.values["kappa"]
-
-    def fit(self, kind: Bound, metric: str) -> TradeOff:
-        """μ and ν for which a bound agrees best with the first data set's errors, as in the paper (section 6.2)."""
-        error = next(iter(self.errors.values()))
-        return best_trade_off(kind, self.M(metric), self.kappa, lambda v: spearman_of(v, error))
-
-
-def agree(values: np.ndarray, error: np.ndarray) -> Pair:
-    """Rank correlations where both exist."""
-    known = ~np.isnan(values) & ~np.isnan(error)
-    rho, tau = spearman(values[known], error[known]), kendall(values[known], error[known])
-    return np.nan if rho is None else rho, np.nan if tau is None else tau
-
-
-def spearman_of(values: np.ndarray, error: np.ndarray) -> float:
-    """ρ alone: τ takes longer."""
-    known = ~np.isnan(values) & ~np.isnan(error)
-    rho = spearman(values[known], error[known])
-    return np.nan if rho is None else rho
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the tables are made from."""
-
-    data: Path
-    store: str | None
-    out: Path
-    _fits: dict[tuple[Bound, str], TradeOff] = field(default_factory=dict)
-
-    def read(
-        self, store: str, table: str, columns: dict[str, str], metrics: Sequence[str], seeded: bool, **where: str
-    ) -> Scored:
-        """Scores of a store, on all rows that it has or on the seeded sample."""
-        opened = open_table(table, self.data)
-        only = sample(get_space(opened.space), SAMPLE, 0) if seeded else None
-        with Store(find_store(store), read_only=True) as found:
-            relation = relate(found, opened, next(iter(columns.values())), where=where, metrics=metrics, only=only)
-        rows = list(relation.rows)
-        errors = {name: -opened.column(column)[rows] for name, column in columns.items()}
-        return Scored({s.metric: s.mean for s in relation.scores}, errors)
-
-    @cached_property
-    def nb201(self) -> Scored:
-        """All architectures, two draws."""
-        return self.read("nb201", "nb201_tss.npz", TEST, ALL, seeded=False)
-
-    def study(self, **where: str) -> Scored:
-        """The seeded sample, scored in another way."""
-        return self.read("nb201-study", "nb201_tss.npz", TEST, ALL, seeded=True, **{**BASE, **where})
-
-    @cached_property
-    def nb101(self) -> Scored | None:
-        """A seeded sample of nb101, if it was scored."""
-        return self.read(self.store, "nb101.npz", {"c10": "test_acc_108"}, ALL, seeded=False) if self.store else None
-
-    def of_batch(self, size: int) -> Scored:
-        """The seeded sample with batches of another size."""
-        if size == 64:
-            return self.study()
-        assert self.store is not None
-        return self.read(self.store, "nb201_tss.npz", TEST, (*METRICS, "kappa"), seeded=True, batch_size=str(size))
-
-    def fit(self, kind: Bound, metric: str) -> TradeOff:
-        """μ and ν fitted once, to all of nb201 on C10; every other table takes them, as in the paper."""
-        if (kind, metric) not in self._fits:
-            self._fits[kind, metric] = self.nb201.fit(kind, metric)
-        return self._fits[kind, metric]
-
-    def both(
-        self, scored: Scored, metric: str, dataset: str = "c10", kind: Bound = "non_realisable", kappa: Any = None
-    ) -> Pair:
-        """A bound's agreement with the error of a data set."""
-        k = scored.kappa if kappa is None else kappa
-        return agree(bound(kind, scored.M(metric), k, self.fit(kind, metric)), scored.errors[dataset])
-
-
-# --- printing --------------------------------------------------------------------------------------------------------
-
-
-def show(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table in Markdown."""
-    print(f"\n**{title}**\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-
-
-def cell(ours: float, theirs: float | None, digits: int = 2) -> str:
-    """Ours (theirs)."""
-    number = f"{ours:.{digits}f}"
-    return number if theirs is None else f"{number} ({theirs:.{digits}f})"
-
-
-def mean_std(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation."""
-    return f"{np.mean(values):.2f}±{np.std(values, ddof=1):.2f}"
-
+from initio.spaces import GraphSpace
 
 # --- tables of HNAS --------------------------------------------------------------------------------------------------
 
@@ -380,142 +247,6 @@ def table_11(e: Evidence) -> None:
     scored = {"4": e.study(channels="4"), "8": e.study(), "16": wide}
     title = "Table 11: ρ on C10 by initial channels; κ of 4 while M varies, M of 16 (theirs 32) while κ varies"
     varied(e, title, scored, {"M": "16", "κ": "4"}, TABLE_11)
-
-
-# --- figures ---------------------------------------------------------------------------------------------------------
-
-
-def picture(columns: int, rows: int = 1) -> tuple[Any, Any]:
-    """An empty figure."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    return plt.subplots(rows, columns, figsize=(2.6 * columns, 2.4 * rows), constrained_layout=True, squeeze=False)
-
-
-def save(e: Evidence, figure: Any, name: str) -> None:
-    """Writes a small file."""
-    e.out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(e.out / name, dpi=80)
-    print(f"\nwritten {e.out / name}")
-
-
-FIGURE_2 = {"grad_norm": 0.97, "snip": 0.96, "grasp": 0.89}
-
-
-def figure_2(e: Evidence) -> None:
-    """Metrics against `trace`."""
-    figure, axes = picture(len(FIGURE_2))
-    ranks = {metric: e.nb201.M(metric).argsort().argsort() for metric in ("trace", *FIGURE_2)}
-    rows = []
-    for axis, (metric, theirs) in zip(axes[0], FIGURE_2.items(), strict=True):
-        rho = agree(e.nb201.M(metric), e.nb201.M("trace"))[0]
-        axis.hexbin(ranks["trace"], ranks[metric], gridsize=40, bins="log", cmap="Blues", linewidths=0)
-        axis.set(xlabel="rank of trace", ylabel=f"rank of {metric}", title=f"ρ = {rho:.2f}", xticks=[], yticks=[])
-        rows.append([metric, cell(rho, theirs)])
-    show("Figure 2: ρ with trace, nb201", ["M", "ρ"], rows)
-    save(e, figure, "hnas-figure-2.png")
-
-
-def figure_3(e: Evidence, seeds: int = 10, seconds: float = 12000) -> None:
-    """Searches under one budget: what `initio bench` does, with a picture that is small enough to keep."""
-    from initio.cli.bench import markdown
-    from initio.report.curves import save_curves
-
-    setup = Setup("nb201", Budget(seconds=seconds), str(e.data))
-    searches: dict[str, QuerySearch] = {
-        "hnas, trace": Hnas("trace"), "zero-cost, trace": ZeroCost("trace", k=1000), "random": RandomSearch(),
-        "rea": RegularisedEvolution(), "reinforce": Reinforce(),
-    }  # fmt: skip
-    outcomes = run_all(setup, searches, range(seeds))
-    print("\n**Figure 3: the end of the curves**\n")
-    print("\n".join(markdown(summarise(outcomes), [])))
-    e.out.mkdir(parents=True, exist_ok=True)
-    save_curves(outcomes, e.out / "hnas-figure-3.png", f"nb201, {seconds:,.0f} s, {seeds} seeds")
-    print(f"\nwritten {e.out / 'hnas-figure-3.png'}")
-
-
-BINS = 20
-
-
-def figure_4(e: Evidence) -> None:
-    """Test errors in 20 bins of M with equally many architectures, and κ's correlation with them inside each bin."""
-    figure, axes = picture(len(METRICS), 2)
-    error, rows = 100 + e.nb201.errors["c10"], []
-    for metric, (top, bottom) in zip(METRICS, axes.T, strict=True):
-        M = e.nb201.M(metric)
-        order = np.argsort(np.where(np.isnan(M), -1, M), kind="stable")[int(np.isnan(M).sum()) :]
-        bins = np.array_split(order, BINS)
-        means = np.array([error[b].mean() for b in bins])
-        rhos = np.array([agree(e.nb201.kappa[b], error[b])[0] for b in bins])
-        low, high = ([np.quantile(error[b], q) for b in bins] for q in (0.05, 0.95))
-        top.vlines(range(BINS), low, high, color="tab:blue", linewidth=2)
-        top.plot(range(BINS), means, "k--")
-        top.set(title=metric, ylabel="test error, %", ylim=(0, 60))
-        bottom.bar(range(BINS), rhos, color="tab:blue")
-        bottom.set(xlabel="bin of M", ylabel="ρ(κ, error)", ylim=(-0.5, 1))
-        best = int(means.argmin())
-        shown = f"{means[0]:.1f}, {means[best]:.1f} (bin {best + 1}), {means[-1]:.1f}"
-        rows.append([metric, shown, f"{np.nanmean(rhos):.2f}", f"{int((rhos > 0).sum())} of {BINS}"])
-    head = [
-        "M",
-        "mean error: first bin, best bin, last bin",
-        "mean ρ(κ, error) inside bins",
-        "bins where it is positive",
-    ]
-    show("Figure 4: test error on C10 by bins of M", head, rows)
-    save(e, figure, "hnas-figure-4.png")
-
-
-@dataclass
-class Remembering:
-    """An optimiser whose points are kept."""
-
-    inner: Optimiser
-    points: list[Point] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-
-    def suggest(self) -> Point:
-        """Of the optimiser inside."""
-        return self.inner.suggest()
-
-    def observe(self, point: Point, value: float) -> None:
-        """Keeps both."""
-        self.points.append(point)
-        self.values.append(value)
-        self.inner.observe(point, value)
-
-
-def figure_7_5(e: Evidence, seeds: int = 10, queries: int = 20) -> None:
-    """The correlation of the bound at the best (μ, ν) so far, step by step of HNAS's Bayesian optimisation."""
-    setup = Setup("nb201", Budget(queries), str(e.data))
-    shown = (1, 3, 5, 10, 15, 20)
-    rows = []
-    for t in (1.0, 0.5):
-        curves = np.array([_evolution(setup, Hnas("trace", t=t), seed, queries) for seed in range(seeds)])
-        rows.append([f"{t:g}", *(mean_std(curves[:, step - 1].tolist()) for step in shown)])
-    title = f"Thesis Figure 7.5: ρ of the bound (trace) at the best μ, ν so far; {seeds} seeds"
-    show(title, ["t", *(f"step {step}" for step in shown)], rows)
-
-
-def _evolution(setup: Setup, search: Hnas, seed: int, queries: int) -> list[float]:
-    benchmark, scores = setup.open(), setup.scores(seed)
-    assert scores is not None
-    task = Task(benchmark.space, setup.budget, benchmark.architectures or (), scores)
-    kept = Remembering(GaussianProcess(2, seed, search.start(task)))
-    steps = search.steps(task, seed, kept)
-    query = next(steps)
-    for _ in range(queries):
-        query = steps.send(benchmark.validation(query))
-    error = -np.array([benchmark.report(arch)["c10"] for arch in scores.architectures])
-    found = []
-    for step in range(queries):
-        best = kept.points[int(np.argmax(kept.values[: step + 1]))]
-        values = bound("non_realisable", scores[search.metric], scores[search.kappa], search.trade_off(best))
-        found.append(spearman_of(values, error))
-    return found
 
 
 def synflow(e: Evidence) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.hnas_tables import TABLES, Evidence, Scored, cell, mean_std, table_5
+from benchmarks.hnas_evidence import Evidence, Scored, cell, mean_std
+from benchmarks.hnas_tables import TABLES, table_5
 
 PAGES = Path(__file__).parents[2] / "docs/results"
 
