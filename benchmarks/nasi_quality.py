@@ -2,6 +2,7 @@
 
 python -m benchmarks.nasi_quality --space nb201 --seeds 10 --data ../shared/data
 
+The literal estimator, the slowest, is run in all modes on nb201 and on data alone in nb1shot1.
 Every finished run goes to a journal below --out, named after the settings: a command that was killed goes on with what
 is missing. The journal is removed when the table is complete.
 """
@@ -89,14 +90,14 @@ def problem_of(space: str, mode: str, data: Path, *, channels: int | None = None
 
 def default_of(space: str) -> Nasi:
     """What `initio search SPACE` runs."""
-    method = Search(space=space)._search()
+    method = Search(space=space).strategy()
     assert isinstance(method, Nasi)
     return method
 
 
 def literal_of(space: str, steps: int, nu: str | None = None) -> LiteralNasi:
     """What `initio search SPACE --estimator literal` runs."""
-    method = Search(space=space, estimator="literal", steps=steps, nu=nu)._search()
+    method = Search(space=space, estimator="literal", steps=steps, nu=nu).strategy()
     assert isinstance(method, LiteralNasi)
     return method
 
@@ -268,7 +269,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments.add_argument("--seeds", type=int, default=10)
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
     arguments.add_argument("--jobs", type=int, default=2)
-    arguments.add_argument("--literal-steps", type=int, default=200, help="0 leaves the literal estimator out")
+    arguments.add_argument("--literal-steps", type=int, help="0 leaves it out; by default 200, in nb1shot1 100")
     arguments.add_argument("--literal-nu", help="its ν, if not that of the command line")
     arguments.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
     arguments.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journal")
@@ -279,9 +280,11 @@ def main(words: Sequence[str] | None = None) -> None:
     default = default_of(space.name)
     methods: dict[str, Nasi | LiteralNasi] = {"default": default}
     methods[ALL_PARAMETERS] = replace(default, counted="all", nu="none")
-    if options.literal_steps:
-        name = f"literal T={options.literal_steps}" + (f" ν={options.literal_nu}" if options.literal_nu else "")
-        methods[name] = literal_of(space.name, options.literal_steps, options.literal_nu)
+    shot1 = isinstance(space, NB1Shot1Space)
+    steps = (100 if shot1 else 200) if options.literal_steps is None else options.literal_steps
+    if steps:
+        name = f"literal T={steps}" + (f" ν={options.literal_nu}" if options.literal_nu else "")
+        methods[name] = literal_of(space.name, steps, options.literal_nu)
     journal = journal_of(options.out, space.name, options.data)
     study = Study(space.name, methods, options.data, journal, options.jobs)
 
@@ -299,8 +302,9 @@ def main(words: Sequence[str] | None = None) -> None:
     largest = [table.report(by_parameters(space.name, options.data, seed, default.steps)) for seed in seeds]
     print(line(f"most parameters of {default.steps}", largest), flush=True)
     beaten = ""
+    on_data_alone = set(methods) - {"default"} if shot1 else {ALL_PARAMETERS}
     for name in methods:
-        for mode in [mode for mode in options.modes if mode == "data" or name != ALL_PARAMETERS]:
+        for mode in [mode for mode in options.modes if mode == "data" or name not in on_data_alone]:
             values = [report(answer) for answer in study.run([Job(name, mode, seed) for seed in seeds], tell)]
             print(line(f"{name}, {mode}", values), flush=True)
             if (name, mode) == ("default", "data"):

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from initio.errors import InputError
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path that becomes `path` when the block ends, and disappears when it fails."""
+    """A temporary path that becomes `path` when the block ends, and disappears when it fails.
+
+    A link stays a link: what it points to is replaced.
+    """
     if not path.parent.is_dir():
         raise InputError(f"cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist")
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {str(path)!r}: it is {'a folder' if path.is_dir() else 'not a plain file'}")
+    target = path.resolve()
+    temporary = target.with_name(f".{target.stem[:100]}-{token_hex(8)}{target.suffix}")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        temporary.replace(target)
     except BaseException:
         with suppress(FileNotFoundError):
             temporary.unlink()

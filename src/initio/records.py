@@ -290,6 +290,7 @@ class SearchResult:
     trace: tuple[Settings, ...] = ()
     cost: Cost = field(default_factory=Cost, compare=False)
     versions: Settings = ()  # of initio, torch, python
+    about: Settings = ()  # for people: why this architecture, its size, the data's classes and fingerprint
 
     kind: ClassVar[str] = "search result"
 
@@ -308,6 +309,7 @@ class SearchResult:
             "trace": [settings_to_dict(row) for row in self.trace],
             "cost": self.cost.to_dict(),
             "versions": settings_to_dict(self.versions),
+            "about": settings_to_dict(self.about),
         }
 
     @classmethod
@@ -322,6 +324,7 @@ class SearchResult:
             trace=tuple(settings_from_dict(row) for row in _items(data, "trace", dict)),
             cost=Cost.from_dict(_get(data, "cost", dict)),
             versions=settings_from_dict(_get(data, "versions", dict)),
+            about=settings_from_dict(_get(data, "about", dict)) if "about" in data else (),
         )
 
 

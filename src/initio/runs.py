@@ -13,10 +13,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
@@ -31,7 +35,7 @@ from initio.records import (
     settings_to_dict,
     to_json,
 )
-from initio.spaces import get_space
+from initio.spaces import NetworkSettings, get_space
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,13 +75,14 @@ class Run:
     @classmethod
     def start(cls, folder: Path, plan: SearchResult) -> Run:
         """A new run; `plan` is a result that has chosen nothing yet. An existing run is never overwritten."""
-        run = cls(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(
-                f"{str(folder)!r} is not empty: give another --out, or go on with it by --resume {str(folder)!r}"
-            )
+        run, text = cls(folder), to_json(plan, indent=2) + "\n"
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{str(folder)!r} is a file: give another --out")
+        if folder.exists() and any(folder.iterdir()):
+            resume = f", or go on with it by --resume {quote(str(folder))}" if run.plan_path.is_file() else ""
+            raise InputError(f"{str(folder)!r} is not empty: give another --out{resume}")
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(run.plan_path, to_json(plan, indent=2) + "\n")
+        write_text(run.plan_path, text)
         return run
 
     @classmethod
@@ -87,6 +92,21 @@ class Run:
         if not (run.plan_path.is_file() or run.result_path.is_file()):
             raise InputError(f"{str(folder)!r} is not a run: it has neither run.json nor result.json")
         return run
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else works on this run inside the block; the lock goes with the process, however that ends."""
+        with self.plan_path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"another process is working on the run {str(self.folder)!r}: wait for it") from None
+            yield
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has a result."""
+        return self.result_path.is_file()
 
     def plan(self) -> SearchResult:
         """What was asked, as `start` wrote it."""
@@ -148,9 +168,10 @@ class Run:
 
     def result(self) -> SearchResult:
         """What was chosen; an unfinished run says how to finish it."""
-        if not self.result_path.is_file():
+        if not self.finished:
             raise InputError(
-                f"the run {str(self.folder)!r} is not finished: go on with `initio search --resume {self.folder}`"
+                f"the run {str(self.folder)!r} is not finished: "
+                f"go on with `initio search --resume {quote(str(self.folder))}`"
             )
         return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
 
@@ -198,10 +219,18 @@ class Loaded:
         return get_space(self.architecture.space).format(self.architecture)
 
     def build(self, *, seed: int = 0, **options: Any) -> nn.Module:
-        """The chosen network as a plain PyTorch module; the options are those of `NetworkSettings`."""
+        """The chosen network as a plain PyTorch module, with as many classes as the searched data have.
+
+        The options are those of `NetworkSettings`.
+        """
         from initio.api import build
 
-        return build(self.architecture, seed=seed, **options)
+        return build(self.architecture, seed=seed, **{"classes": self.classes} | options)
+
+    @property
+    def classes(self) -> int:
+        """Of the data that were searched on."""
+        return int(str(dict(self.result.about).get("classes", NetworkSettings.classes)))
 
 
 def load(folder: str | Path) -> Loaded:

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from initio.cli import main
@@ -82,6 +84,21 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: st
         ),
         (["nb201", "--restarts", "0"], "restarts must be at least 1, not 0"),
         (["--restarts", "many"], "--restarts: expected a value of type int, got many"),
+        (["--steps", "many"], "--steps: expected a value of type int, got many (see"),
+        (["--counted", "some"], "--counted: expected one of 'chosen', 'all', got some (see"),
+        (["nb201", "--mu", ".nan"], "mu must be a number of at least 0, not nan"),
+        (["nb201", "--mu", ".inf"], "mu must be a number of at least 0, not inf"),
+        (["nb101", "--estimator", "literal"], "nb101 has no supernet"),
+        (["nb101", "--estimator", "literal", "--restarts", "2"], "nb101 has no supernet"),
+        (["nb201", "--queries", "5"], "--queries is not an option of nasi"),
+        (["nb201", "--metric", "grad"], "--metric is not an option of nasi"),
+        (["nb201", "--method", "random", "--data", "digits", "--pool", "5"], "--pool is not an option of random"),
+        (["nb201", "--method", "random", "--data", "digits", "--labels", "random"], "--labels random is not an option"),
+        (["nb201", "--method", "rea", "--data", "digits", "--estimator", "literal"], "--estimator is not an option of"),
+        (["--resume", ""], "--resume needs the folder of a run, not an empty name"),
+        (["nb201", "--out", ""], "--out needs the folder of a run, not an empty name"),
+        (["nb201", "--resume", "run"], "--resume goes on with the run's own settings: leave out --space"),
+        (["--resume", "run", "--steps", "4"], "--resume goes on with the run's own settings: leave out --steps"),
         (["nb201", "--nu-0", "-1", "--estimator", "literal"], "nu_0 must be positive, not -1.0"),
         (["nb201", "--nu-0", "5"], "--nu-0 is not an option of nasi"),
         (["mlp", "--method", "lambda-min", "--restarts", "2"], "--restarts is not an option of lambda-min"),
@@ -136,7 +153,7 @@ def test_one_restart_is_the_plain_search(tmp_path: Path) -> None:
 def test_a_latency_limit_is_kept_recorded_and_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["search", "nb201", *SMALL, "--max-latency", "100s", "--out", str(tmp_path / "run")]
     assert main(argv) == 0
-    assert "at most 1e+05 ms asked for" in capsys.readouterr().out
+    assert "at most 1e+05 ms a forward pass asked for" in capsys.readouterr().out
     run = Run(tmp_path / "run")
     chosen = run.result().chosen[0]
     assert chosen in run.latencies()
@@ -176,3 +193,111 @@ def test_settings_of_another_version_get_one_sentence(
     Run.start(tmp_path / "run", SearchResult("nasi", "nb201", 0, (), saved))
     assert main(["search", "--resume", str(tmp_path / "run")]) == 2
     assert "run.json" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_shown_and_not_searched_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "a run"
+    assert main(["search", "nb201", *SMALL, "--out", str(folder)]) == 0
+    first, files = capsys.readouterr().out, {path: path.read_bytes() for path in folder.iterdir()}
+    assert main(["search", "--resume", str(folder)]) == 0
+    assert capsys.readouterr().out == first
+    assert {path: path.read_bytes() for path in folder.iterdir()} == files
+    assert f"initio show '{folder}'" in first  # can be pasted
+    assert main(["show", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    for fact in ("method +nasi", "seed +0", "why +largest predicted R", "cost +6 scorings", "settings .*steps 6"):
+        assert re.search(f"^{fact}", shown, flags=re.MULTILINE)
+
+
+def test_a_run_keeps_the_settings_of_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [word for pair in zip(SMALL[::2], SMALL[1::2], strict=True) if pair[0] != "--channels" for word in pair]
+    assert main(["search", "nb201", *small, "--out", str(tmp_path / "run")]) == 0
+    run = Run(tmp_path / "run")
+    first = run.result()
+    run.result_path.unlink()
+    run.trace_path.write_bytes(b"")
+    monkeypatch.setattr("initio.cli.search.SCORING", {"nb201": (16, 2, 16)})
+    monkeypatch.setattr("initio.search.nasi.Nasi.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
+    assert main(["search", "--resume", str(run.folder)]) == 0
+    assert run.result() == first
+    assert dict(run.plan().versions)["initio"]
+
+
+def test_nobody_else_works_on_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "run")]) == 0
+    run = Run(tmp_path / "run")
+    run.result_path.unlink()
+    before = run.trace_path.read_bytes()
+    with run.locked():
+        assert main(["search", "--resume", str(run.folder)]) == 2
+    assert "another process is working on the run" in capsys.readouterr().err
+    assert run.trace_path.read_bytes() == before
+    assert main(["search", "--resume", str(run.folder)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (lambda lines: [*lines[:1], *lines[2:4]], "row 2 of the trace is of step 2: it is damaged"),
+        (lambda lines: [*lines[:2], b"{}"], "a row of the trace has no 'choices': it is damaged"),
+        (lambda lines: [b'{"choices": "1", "step": 0}'], "a row of the trace has no 'trace': it is damaged"),
+    ],
+)
+def test_a_damaged_trace_gets_one_sentence(
+    lines: Callable[[list[bytes]], list[bytes]], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "run")]) == 0
+    run = Run(tmp_path / "run")
+    run.result_path.unlink()
+    run.trace_path.write_bytes(b"\n".join(lines(run.trace_path.read_bytes().splitlines())) + b"\n")
+    capsys.readouterr()
+    assert main(["search", "--resume", str(run.folder)]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_other_data_are_refused_and_a_relative_path_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+
+    def write(offset: int) -> None:
+        x = rng.integers(0, 200, (40, 3, 8, 8)).astype(np.uint8) + np.uint8(offset)
+        np.savez(tmp_path / "mine.npz", x_train=x, y_train=np.arange(40) % 7)
+
+    write(0)
+    monkeypatch.chdir(tmp_path)
+    assert main(["search", "nb201", *SMALL, "--data", "mine.npz", "--max-params", "1.2M", "--out", "run"]) == 0
+    said = capsys.readouterr().out
+    assert "7 classes; at most 1,200,000 parameters asked for" in said
+    run = Run(tmp_path / "run")
+    assert load(run.folder).build(channels=2, cells=1).classifier.out_features == 7
+    assert main(["export", "run", "--format", "python"]) == 0
+    assert "classes: int = 7" in capsys.readouterr().out
+    run.result_path.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["search", "--resume", str(run.folder)]) == 0
+    run.result_path.unlink()
+    write(9)
+    assert main(["search", "--resume", str(run.folder)]) == 2
+    assert "has changed since the run began" in capsys.readouterr().err
+
+
+def test_an_interrupted_search_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("initio.search.nasi.Nasi.step", interrupt)
+    assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "my run")]) == 130
+    said = capsys.readouterr().err
+    assert f"run in {tmp_path / 'my run'}" in said
+    assert f"go on with: initio search --resume '{tmp_path / 'my run'}'" in said
+
+
+def test_nothing_is_chosen_when_every_reward_is_undone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["search", "nb201", *SMALL, "--estimator", "literal", "--nu", "1e-9", "--out", str(tmp_path / "run")]
+    assert main(argv) == 2
+    assert "no step has a gradient, so all architectures are equally probable" in capsys.readouterr().err
+    assert not Run(tmp_path / "run").finished

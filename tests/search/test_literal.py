@@ -91,10 +91,10 @@ def test_one_step_uses_the_largest_norm_so_far() -> None:
 
 def test_adaptive_nu_is_equation_41() -> None:
     search = LiteralNasi(nu="adaptive", nu_0=500)
-    assert search.nu_at(1, []) == 500
-    assert search.nu_at(3, [10.0, 30.0]) == pytest.approx((500 + 40) / 3)
-    assert LiteralNasi(nu="100").nu_at(7, [1.0]) == 100
-    assert LiteralNasi(nu="fixed").nu_at(1, [2.0] * 50 + [9.0]) == 2
+    assert search.nu_after([]) == 500
+    assert search.nu_after([10.0, None, 30.0]) == pytest.approx((500 + 40) / 3)
+    assert LiteralNasi(nu="100").nu_after([1.0]) == 100
+    assert LiteralNasi(nu="fixed").nu_after([2.0] * 50 + [9.0]) == 2
 
 
 def test_gumbel_noise_draws_every_option_but_none() -> None:
@@ -112,12 +112,13 @@ def test_gumbel_noise_draws_every_option_but_none() -> None:
 @pytest.mark.parametrize("name", ["nb201", "nb1shot1-s1", "nb1shot1-s3", "darts"])
 def test_a_search_chooses_an_accepted_architecture(name: str) -> None:
     at = problem(name)
-    result = LiteralNasi(steps=3, nu="50").run(at, seed=0)
-    assert at.accepts(at.space.check(result.chosen[0]))
-    assert len(result.trace) == 3
+    for gates in ("path", "all"):
+        result = LiteralNasi(steps=3, nu="50", gates=gates).run(at, seed=0)  # type: ignore[arg-type]
+        assert at.accepts(at.space.check(result.chosen[0]))
+        assert len(result.trace) == 3
 
 
-@pytest.mark.parametrize("search", [LiteralNasi(steps=4), LiteralNasi(steps=2, nu="fixed", gates="path")])
+@pytest.mark.parametrize("search", [LiteralNasi(steps=4), LiteralNasi(steps=2, nu="fixed", gates="all")])
 def test_the_rows_are_the_state(search: LiteralNasi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("initio.search.literal.PROBES", 3)
     at, heard = problem(), []
@@ -159,6 +160,8 @@ def test_the_objective_is_the_logarithm_of_the_reward() -> None:
     assert LiteralNasi(mu=2, nu="2.5").objective(T) == pytest.approx(np.log([1, 2, 2, 1]))  # 5 − T, not below 1
     adaptive = LiteralNasi(mu=1, nu="adaptive", nu_0=14.0).objective(T)
     assert adaptive.max() == pytest.approx(np.log(24))  # (14 + 106) / 5 [NASI 41]
+    fixed = LiteralNasi(mu=1, nu="fixed").objective(T)
+    assert fixed.max() == pytest.approx(np.log(106 / 4))  # the mean of all of them
 
 
 def test_darts_is_relaxed_by_node() -> None:

@@ -106,8 +106,9 @@ def test_shared_slopes_predict_more_where_an_operation_does_alike_in_all_places_
     assert with_shared.min() > 0.85
     assert without.max() < with_shared.min() - 0.15
     fit = Nasi(shared=True).fit(problem, archs, list(np.exp(logs).sum(axis=1)), list(np.exp(logs[:, 0])))
-    assert fit.ties(problem, best := fit.best(problem, archs)) is not None
+    best = fit.best(problem, archs)
     assert fit.predict(problem, [best])[0] >= fit.predict(problem, archs).max()
+    assert set(fit.ties(problem, best)) < {decision.name for decision in DARTS.decisions}
 
 
 @pytest.mark.parametrize(("space", "n"), [(NB201, 200), (DARTS, 150)], ids=["nb201", "darts"])

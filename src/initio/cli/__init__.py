@@ -26,7 +26,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "sample": "draw random architectures",
     "show": "draw an architecture in the terminal or as a picture",
     "export": "write an architecture as notation, JSON, Python code, ONNX or TorchScript",
-    "search": "choose an architecture without training",
+    "search": "choose an architecture, without training or with a few short ones",
     "bounds": "bound the smallest eigenvalue of an mlp's infinite-width kernel",
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
@@ -241,6 +241,10 @@ def _hyphens(text: str) -> str:
 def _one_sentence(message: str, help_command: str) -> str:
     """jsonargparse's message in one line: which option, what was wrong, what would be right."""
     text = " ".join(message.split())
+    text = re.sub(
+        r"Does not validate against any of the Union.*?Errors: - (.*?) - Expected a <class 'NoneType'>", r"\1", text
+    )
+    text = re.sub(r" Given value type: .*? Given value: ", ", got ", text)
     text = re.sub(r"[Pp]arser key \"(\w+)\": ?", lambda m: f"--{m[1].replace('_', '-')}: ", text)
     text = re.sub(r"typing\.Literal\[(.*?)\]", r"one of \1", text)
     text = re.sub(r"Expected an? <class '(\w+)'>", r"expected a value of type \1", text)

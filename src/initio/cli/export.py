@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from initio.cli.show import read_architecture
+from initio.cli.show import classes_of, read_architecture
 from initio.errors import InputError
 from initio.spaces import NetworkSettings
 
@@ -21,7 +21,7 @@ class Export:
         format: genotype is the space's own notation, json Initio's record; python is one readable file that needs only
             torch; onnx and torchscript are the network itself.
         out: the file to write; text goes to the terminal without it.
-        classes: number of outputs of the network.
+        classes: number of outputs of the network; by default that of the data a run searched on, else 10.
         channels: width of the first stage; by default the space's published one.
         cells: cells in a stage (nb201, nb101) or in all (darts); by default the published number.
         shape: of one input, channels first.
@@ -33,7 +33,7 @@ class Export:
     architecture: str
     format: Literal["genotype", "json", "python", "onnx", "torchscript"] = "python"
     out: str | None = None
-    classes: int = 10
+    classes: int | None = None
     channels: int | None = None
     cells: int | None = None
     shape: str = "3x32x32"
@@ -44,10 +44,12 @@ class Export:
     def run(self) -> None:
         """Writes the file, or prints the text."""
         arch = read_architecture(self.architecture)
+        if self.auxiliary and (self.format != "python" or getattr(arch, "space", "darts") != "darts"):
+            raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
         settings = NetworkSettings(
             channels=self.channels,
             cells=self.cells,
-            classes=self.classes,
+            classes=classes_of(self.architecture) if self.classes is None else self.classes,
             shape=_shape(self.shape),
             auxiliary=self.auxiliary,
         )

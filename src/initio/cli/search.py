@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from initio.cli import from_settings
+from initio.cli.jobs import AtInitialisation, FromTrainings, Job
+from initio.cli.progress import Clock, interruptible
 from initio.errors import InputError
-from initio.records import Architecture, SearchResult, Settings, settings
+from initio.records import SearchResult, settings
 from initio.runs import Run
 from initio.spaces import GraphSpace, NetworkSettings, get_space
 
 if TYPE_CHECKING:
     from initio.hybrid import Hybrid
-    from initio.pool import Progress as ScoringProgress
     from initio.search import Problem
-    from initio.search import Search as Method
-    from initio.training import TrainingProgress
+    from initio.search import Search as Strategy
 
-Leading = Callable[["Problem", list[Settings]], Architecture | None]
 # channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
 SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
+
+LIMITS = ("max_params", "max_flops", "max_latency")
+ALWAYS = {"channels", "cells", "pixels", "depth", "out", "resume"}  # options of every method
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Search:
         metric: the metric of hnas and zero-cost.
         k: how many of the best ranked eigen-nas, knas and zero-cost train.
         out: folder of the run; by default a new one below `runs`.
-        resume: go on with this interrupted run, with the settings it was started with.
+        resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
     """
 
     space: str = "darts"
@@ -109,40 +108,55 @@ class Search:
         import torch
 
         torch.set_num_threads(1)
-        if self.resume:
-            run = Run.open(Path(self.resume))
-            planned: Search = from_settings("search", dict(run.plan().settings), str(run.plan_path))
-            if planned._trains:
-                planned._train(run, planned.hybrid())
-                return
-            problem = planned.problem()
-            problem.stopwatch.known.update(run.latencies())
-            planned._go_on(run, problem)
+        if self.resume is not None:
+            self._resume()
             return
-        if self._trains:
-            hybrid = self.hybrid()
-            self._train(self._start(), hybrid)
+        job = self.job()  # bad input is refused before anything is written
+        go_on(Run.start(self._folder(), self._plan(job)), job)
+
+    def _resume(self) -> None:
+        changed = [f.name for f in fields(self) if f.name != "resume" and getattr(self, f.name) != f.default]
+        if changed:
+            option = changed[0].replace("_", "-")
+            raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")
+        run = Run.open(_path("--resume", self.resume))
+        if run.finished:
+            report(run)
             return
-        self._search()  # bad input is refused before anything is written
-        problem = self.problem()
-        problem.check()
-        problem.batch(self.seed)
-        run = self._start()
-        for arch, seconds in problem.stopwatch.known.items():
-            run.add_latency(arch, seconds)
-        self._go_on(run, problem)
+        plan = run.plan()
+        planned: Search = from_settings("search", dict(plan.settings), str(run.plan_path))
+        job = planned.job(run)
+        if dict(plan.about).get("fingerprint", job.fingerprint) != job.fingerprint:
+            raise InputError(
+                f"{planned.data!r} has changed since the run began: bring the data back, or start a new run"
+            )
+        go_on(run, job)
 
-    def _start(self) -> Run:
-        plan = SearchResult(self.method, self.space, self.seed, (), settings(**asdict(self)))
-        return Run.start(self._folder(), plan)
+    def _plan(self, job: Job) -> SearchResult:
+        """What was asked, with every default as it is now: a resumed run has the settings of its start."""
+        from initio.data.sources import located
+        from initio.search.base import versions
 
-    # --- methods that learn from trainings ---------------------------------------------------------------------
+        asked = asdict(self) | {name: value for name, value in job.resolved().items() if getattr(self, name) is None}
+        asked |= {"data": located(self.data), "out": None}
+        about = settings(fingerprint=job.fingerprint)
+        return SearchResult(self.method, self.space, self.seed, (), settings(**asked), versions=versions(), about=about)
 
-    @property
-    def _trains(self) -> bool:
+    def job(self, run: Run | None = None) -> Job:
+        """What the options say, checked; a run that has begun knows some latencies."""
         from initio.search import QUERY_SEARCHES
 
-        return self.method in QUERY_SEARCHES
+        if self.method in QUERY_SEARCHES:
+            return FromTrainings(hybrid := self.hybrid(), self._side(hybrid.space))
+        strategy, problem = self.strategy(), self.problem()
+        if run is None:
+            getattr(strategy, "check", lambda problem: None)(problem)
+            problem.check()
+        else:
+            problem.stopwatch.known.update(run.latencies())
+        return AtInitialisation(problem, strategy, self.seed, self._side(problem.space))
+
+    # --- what the options say -------------------------------------------------------------------------------------
 
     def hybrid(self) -> Hybrid:
         """What the options say, for a method that trains."""
@@ -152,55 +166,20 @@ class Search:
         from initio.training import TrainingSettings
 
         method = QUERY_SEARCHES[self.method]
-        options = self._given({"metric", "k"})
-        refused = options.keys() - {field.name for field in fields(method)}  # type: ignore[arg-type]
-        refused |= self._given(
-            {"steps", "counted", "mu", "nu", "nu_0", "max_params", "max_flops", "max_latency"}
-        ).keys()
-        refused |= {"restarts"} if self.restarts != 1 else set()
-        refused |= {"pool"} if self.pool is not None and self.method in UNSCORED else set()
-        if refused:
-            raise InputError(f"--{min(refused).replace('_', '-')} is not an option of {self.method}")
+        used = {"queries", "epochs"} | ({"pool"} if self.method not in UNSCORED else set())
+        options = self._options(self.method, method, used)
+        if self.labels != "true":
+            raise InputError(f"--labels {self.labels} is not an option of {self.method}, which trains")
         space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
-        channels, cells, pixels = SCORING.get("nb101" if _family(space.name) == "nb1shot1" else space.name, (None,) * 3)
-        side = self._side(pixels)
-        data = load(self.data if "@" in self.data or side is None else f"{self.data}@{side}")
+        channels, cells, _ = _scoring(space)
+        data = load(self.data, pixels=self._side(space))
         network = NetworkSettings(self.channels or channels, self.cells or cells, data.classes, data.shape)
         pool = 0 if self.method in UNSCORED else 200 if self.pool is None else self.pool
         training = TrainingSettings(epochs=3 if self.epochs is None else self.epochs)
         queries = 10 if self.queries is None else self.queries
         return Hybrid(method(**options), space, data, network, queries, pool, training, self.seed, self.batch_size)
 
-    def _train(self, run: Run, hybrid: Hybrid) -> None:
-        line, clock = Line(), Clock(run.seconds())
-        result = hybrid.run(
-            run.folder, rows=run.rows(), on_row=lambda row: run.append(row, clock.seconds()),
-            on_scoring=line.scoring, on_training=line.training, on_note=line.note,
-        )  # fmt: skip
-        line.close()
-        run.finish(result, clock.seconds())
-        best = max(float(str(dict(row)["value"])) for row in result.trace)
-        trained = f"{result.cost.queries} networks trained for {hybrid.training.epochs} epochs"
-        report(run, hybrid.space, f"best validation accuracy, {best:.2f} %, of {trained}")
-
-    # --- methods that train nothing ----------------------------------------------------------------------------
-
-    def _go_on(self, run: Run, problem: Problem) -> None:
-        search = self._search()
-        problem.stopwatch.on_new = run.add_latency
-        rows = run.rows() if search.resumes else run.restart()
-        progress, clock = Progress(search, problem, rows), Clock(run.seconds())
-
-        def on_row(row: Settings) -> None:
-            run.append(row, clock.seconds())
-            progress.step(row)
-
-        result = search.run(problem, seed=self.seed, rows=rows, on_row=on_row)
-        progress.close()
-        run.finish(result, clock.seconds())
-        report(run, problem.space, search.summary(problem, result), problem)
-
-    def _search(self) -> Method:
+    def strategy(self) -> Strategy:
         """The method with its own settings, and its restarts."""
         from initio.search import SEARCHES
         from initio.search.restarts import Restarts
@@ -209,21 +188,27 @@ class Search:
         if name not in SEARCHES:
             raise InputError(f"--estimator {self.estimator} is an option of nasi, not of {self.method}")
         method = SEARCHES[name]
-        given = self._given({field.name for kind in SEARCHES.values() for field in fields(kind)})  # type: ignore[arg-type]
-        refused = given.keys() - {field.name for field in fields(method)}  # type: ignore[arg-type]
-        if not getattr(method, "limited", False):
-            refused |= self._given({"max_params", "max_flops", "max_latency"}).keys()
-        if self.restarts != 1 and not hasattr(method, "objective"):
-            refused |= {"restarts"}
-        if refused:
-            raise InputError(f"--{min(refused).replace('_', '-')} is not an option of {name}")
+        given = self._options(name, method, set(LIMITS) if getattr(method, "limited", False) else set())
         search: Any = method(**getattr(method, "by_space", {}).get(_family(self.space), {}) | given)
         return search if self.restarts == 1 else Restarts(search, self.restarts)
 
-    def _given(self, names: set[str]) -> dict[str, Any]:
-        """The options of these names that were given; options without a default of their own are the method's."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.default is None}
-        return {name: value for name, value in values.items() if name in names and value is not None}
+    def _options(self, name: str, method: type[Any], used: set[str]) -> dict[str, Any]:
+        """The given options that are settings of the method; one that nobody uses is refused.
+
+        Options without a default are the method's; `used` are those that this command uses for it.
+        """
+        own = {field.name for field in fields(method)}
+        given = {
+            f.name: value for f in fields(self) if f.default is None and (value := getattr(self, f.name)) is not None
+        }
+        refused = given.keys() - own - used - ALWAYS
+        if self.restarts != 1 and not hasattr(method, "objective"):
+            refused |= {"restarts"}
+        if self.estimator != "regression" and not name.endswith(self.estimator):
+            refused |= {"estimator"}
+        if refused:
+            raise InputError(f"--{min(refused).replace('_', '-')} is not an option of {name}")
+        return {option: value for option, value in given.items() if option in own}
 
     def problem(self) -> Problem:
         """What the options say, checked."""
@@ -233,9 +218,9 @@ class Search:
         if self.depth is not None and self.space != "mlp":
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
         space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
-        channels, cells, pixels = _scoring(self.method, space)
-        side = self._side(pixels)
-        data = load(self.data if "@" in self.data or side is None else f"{self.data}@{side}")
+        _searched(self.method, space)
+        channels, cells, _ = _scoring(space)
+        data = load(self.data, pixels=self._side(space))
         network = NetworkSettings(
             channels=channels if self.channels is None else self.channels,
             cells=cells if self.cells is None else self.cells,
@@ -250,33 +235,57 @@ class Search:
         target = NetworkSettings(prune=False, classes=data.classes)
         return Problem(space, data, network, target, self.batch_size, self.labels, limits)
 
-    def _side(self, default: int | None) -> int | None:
+    def _side(self, space: GraphSpace) -> int | None:
+        """Pixels of an image's side, unless the data's name has them or they stay as they are."""
+        from initio.data.sources import has_size
+
         if self.pixels is not None and self.pixels < 1:
             raise InputError(f"--pixels must be at least 1, not {self.pixels}")
-        return default if self.pixels is None else self.pixels
+        return None if has_size(self.data) else _scoring(space)[2] if self.pixels is None else self.pixels
 
     def _folder(self) -> Path:
-        if self.out:
-            return Path(self.out)
+        if self.out is not None:
+            return _path("--out", self.out)
         stem = Path("runs") / f"{self.space}-{self.method}-seed{self.seed}"
         taken = (stem.with_name(f"{stem.name}-{number}") for number in range(2, 10_000))
         return next(folder for folder in (stem, *taken) if not folder.exists())
 
 
-def report(run: Run, space: GraphSpace, why: str, problem: Problem | None = None) -> None:
+def go_on(run: Run, job: Job) -> None:
+    """Works on a run until it is finished."""
+    with run.locked(), interruptible(run):
+        clock = Clock(run.seconds())
+        result, why = job.search(run, clock)
+        run.finish(replace(result, about=job.about(result, why)), clock.seconds())
+    report(run)
+
+
+def report(run: Run) -> None:
     """Draws what a finished run chose and says why, and where the run is."""
     from initio.report import draw_text
     from initio.search.limits import milliseconds
 
     result = run.result()
-    arch = result.chosen[0]
+    arch, about = result.chosen[0], dict(result.about)
+    space = get_space(arch.space)
     print(draw_text(space.cells(arch), width=shutil.get_terminal_size((100, 24)).columns))
     print(f"\nchosen  {space.format(arch)}")
-    print(f"why     {why}")
-    if problem is not None and (limit := problem.limits.max_latency) is not None:
-        print(f"latency {milliseconds(problem.latency(arch))} measured here, at most {milliseconds(limit)} asked for")
+    print(f"why     {about.get('why', '')}")
+    if "parameters" in about:
+        asked = f"; {about['limits']} asked for" if "limits" in about else ""
+        print(
+            f"size    {about['parameters']:,} parameters, {about['flops']:,} FLOPs, {about['classes']} classes{asked}"
+        )
+    if "latency" in about:
+        print(f"latency {milliseconds(float(str(about['latency'])))} measured here")
     print(f"cost    {result.cost.scorings} scorings, {result.cost.seconds:.0f} s, {result.cost.peak_bytes >> 20} MB")
-    print(f"run     {run.folder}  (draw it again: initio show {run.folder})")
+    print(f"run     {run.folder}  (draw it again: initio show {quote(str(run.folder))})")
+
+
+def _path(option: str, text: str | None) -> Path:
+    if not text:
+        raise InputError(f"{option} needs the folder of a run, not an empty name")
+    return Path(text)
 
 
 def _family(space: str) -> str:
@@ -284,12 +293,15 @@ def _family(space: str) -> str:
     return space.partition("-")[0]
 
 
-def _scoring(method: str, space: GraphSpace) -> tuple[int | None, int | None, int | None]:
-    family = "nb101" if _family(space.name) == "nb1shot1" else space.name
-    if (method == "nasi") == (family in SCORING):
-        return SCORING.get(family, (None, None, None))
-    searched = f"{', '.join(SCORING)}, nb1shot1-s1" if method == "nasi" else "mlp"
-    raise InputError(f"{method} does not search {space.name}: choose one of {searched}, or another --method")
+def _scoring(space: GraphSpace) -> tuple[int | None, int | None, int | None]:
+    return SCORING.get("nb101" if _family(space.name) == "nb1shot1" else space.name, (None, None, None))
+
+
+def _searched(method: str, space: GraphSpace) -> None:
+    """Refuses a space that the method does not search."""
+    if (method == "nasi") != (_scoring(space)[0] is not None):
+        searched = f"{', '.join(SCORING)}, nb1shot1-s1" if method == "nasi" else "mlp"
+        raise InputError(f"{method} does not search {space.name}: choose one of {searched}, or another --method")
 
 
 def _amount(option: str, text: str | None) -> int | None:
@@ -318,106 +330,3 @@ def _seconds(option: str, text: str | None) -> float | None:
     if not match or not float(match[1]):
         raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
     return float(match[1]) / {"us": 1e6, "ms": 1e3, "s": 1}[match[2]]
-
-
-class Clock:
-    """Seconds of work on a run, those before an interruption included."""
-
-    def __init__(self, before: float) -> None:
-        self.start = time.perf_counter() - before
-
-    def seconds(self) -> float:
-        """Up to now."""
-        return time.perf_counter() - self.start
-
-
-class Line:
-    """One line on stderr for a search that trains, rewritten in a terminal, rare elsewhere."""
-
-    def __init__(self) -> None:
-        self.terminal, self.shown, self.trained = sys.stderr.isatty(), 0.0, 0
-
-    def scoring(self, progress: ScoringProgress) -> None:
-        """The pool at initialisation."""
-        self._show(f"{progress.phase}: {progress.done} of {progress.total}")
-
-    def training(self, at: TrainingProgress) -> None:
-        """The network that is being trained."""
-        if at.epoch == 1 and at.batch == 1:
-            self.trained += 1
-        self._show(
-            f"training {self.trained}: epoch {at.epoch} of {at.epochs}, batch {at.batch} of {at.batches}, "
-            f"loss {at.loss:.2f}, {at.accuracy:.0f} %, {at.left:.0f} s left"
-        )
-
-    def note(self, sentence: str) -> None:
-        """Something the user should know."""
-        print(f"{chr(10) * self.terminal}{sentence}", file=sys.stderr)
-
-    def close(self) -> None:
-        """Leaves the terminal clean."""
-        if self.terminal:
-            print(file=sys.stderr)
-
-    def _show(self, text: str) -> None:
-        now = time.monotonic()
-        if self.terminal or now - self.shown > 10:
-            self.shown = now
-            print(f"\r{text:<100}" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr)
-
-
-class Progress:
-    """One line on stderr: step, time left, objective, leading choices; rewritten in a terminal, rare elsewhere."""
-
-    def __init__(self, search: Method, problem: Problem, rows: list[Settings]) -> None:
-        self.total, self.rows, self.first = search.n_rows, list(rows), len(rows)
-        self.problem = problem
-        self.leading: Leading = getattr(search, "leading", lambda problem, rows: None)
-        self.start = self.shown = time.monotonic()
-        self.terminal = sys.stderr.isatty()
-        self.width = 0
-
-    def step(self, row: Settings) -> None:
-        """Counts a row of the trace and shows it, at most once a second in a terminal and every ten elsewhere."""
-        self.rows.append(row)
-        now = time.monotonic()
-        if self.total in (None, len(self.rows)) or now - self.shown > (1 if self.terminal else 10):
-            self.shown = now
-            line = self.line(now)
-            if self.terminal:
-                line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
-                print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
-                self.width = len(line)
-            else:
-                print(line, file=sys.stderr, flush=True)
-
-    def line(self, now: float) -> str:
-        """What is known after the last row."""
-        done, row = len(self.rows), dict(self.rows[-1])
-        parts = [f"step {done}" + (f"/{self.total}" if self.total else "")]
-        if self.total:
-            parts.append(f"{(now - self.start) / (done - self.first) * (self.total - done):.0f} s left")
-        if "stage" in row:
-            parts.append(str(row["stage"]))
-        if "restart" in row:
-            parts.append(f"restart {int(str(row['restart'])) + 1}")
-        if isinstance(T := row.get("trace"), float):
-            parts.append(f"T {T:.3g}")
-        if (arch := self.leading(self.problem, self.rows)) is not None:
-            parts.append("leading: " + _operations(self.problem.space, arch))
-        return ", ".join(parts)
-
-    def close(self) -> None:
-        """Ends the line."""
-        if self.terminal:
-            print(file=sys.stderr)
-
-
-def _operations(space: GraphSpace, arch: Architecture) -> str:
-    """How often each operation occurs in the cells.
-
-    >>> _operations(get_space("nb201"), Architecture("nb201", (3, 3, 1, 3, 2, 3)))
-    '4 nor_conv_3x3, 1 skip_connect, 1 nor_conv_1x1'
-    """
-    labels = Counter(edge.label for cell in space.cells(arch) for edge in cell.edges if edge.label)
-    return ", ".join(f"{count} {label}" for label, count in labels.most_common())

@@ -22,7 +22,7 @@ class Show:
 
     Args:
         architecture: in its space's own notation, a published cell by name (darts_v2), a JSON file, or a run folder; of
-            a run with restarts it also says how often each choice came out.
+            a run it also says how and why the architecture was chosen, with restarts how often each choice came out.
         out: also write a picture: a file that ends in .svg, .pdf or .png.
         cost: also count parameters and FLOPs on 32x32 images, in the network of the space's paper (for a published
             cell, that of DARTS with 20 cells and 36 channels).
@@ -41,8 +41,8 @@ class Show:
         shown = read_architecture(self.architecture)
         cells, facts = _describe(shown)
         if self.cost:
-            facts |= _cost(shown)
-        facts |= _stability(self.architecture)
+            facts |= _cost(shown, classes_of(self.architecture))
+        facts |= _run_facts(self.architecture)
         if self.out:
             save_picture(cells, Path(self.out))
             facts["picture"] = self.out
@@ -95,10 +95,24 @@ def _describe(shown: Architecture | Genotype) -> tuple[tuple[Cell, ...], dict[st
     return space.cells(shown), facts
 
 
-def _stability(text: str) -> dict[str, object]:
-    """How often each choice of a run with restarts came out; nothing for anything else."""
-    result = Run.open(Path(text)).result() if _is_folder(text) else None
-    if result is None or "restarts" not in dict(result.settings):
+def _run_facts(text: str) -> dict[str, object]:
+    """How a run came to its choice; nothing for anything else."""
+    if not _is_folder(text):
+        return {}
+    result = Run.open(Path(text)).result()
+    cost, about = result.cost, dict(result.about)
+    facts: dict[str, object] = {"method": result.method, "seed": result.seed}
+    facts |= {name: about[name] for name in ("data", "classes", "limits", "why") if name in about}
+    facts["cost"] = (
+        f"{cost.scorings} scorings, {cost.queries} trainings, {cost.seconds:.0f} s, {cost.peak_bytes >> 20} MB"
+    )
+    facts["settings"] = ", ".join(f"{name} {value}" for name, value in result.settings)
+    return facts | _stability(result)
+
+
+def _stability(result: SearchResult) -> dict[str, object]:
+    """How often each choice of a run with restarts came out; nothing for another run."""
+    if "restarts" not in dict(result.settings):
         return {}
     from initio.search.restarts import stability  # needs torch
 
@@ -108,10 +122,15 @@ def _stability(text: str) -> dict[str, object]:
     return {"restarts": str(found)} | choices
 
 
-def _cost(shown: Architecture | Genotype) -> dict[str, object]:
+def classes_of(text: str) -> int:
+    """Of the data that a run searched on; 10 for anything else."""
+    return load(Path(text)).classes if _is_folder(text) else NetworkSettings.classes
+
+
+def _cost(shown: Architecture | Genotype, classes: int) -> dict[str, object]:
     from initio.networks import count
 
-    settings = NetworkSettings(prune=False)
+    settings = NetworkSettings(prune=False, classes=classes)
     if isinstance(shown, Genotype):
         graph = shown.network(settings, *DARTS.size(settings))
     else:

@@ -54,6 +54,27 @@ def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Da
         raise InputError(f"{spec} does not fit into memory") from None
 
 
+def has_size(spec: str) -> bool:
+    """Whether the name itself says how large its images are.
+
+    >>> [has_size(spec) for spec in ("digits@16", "digits", "a@b/digits.npz")]
+    [True, False, False]
+    """
+    return _split_size(spec)[1] is not None
+
+
+def located(spec: str) -> str:
+    """The same data by an absolute path, where it is one: it means them from every folder.
+
+    >>> located("noise:3x16x16")
+    'noise:3x16x16'
+    """
+    name, _ = _split_size(spec)
+    if name.partition(":")[0] in ("noise", "hf") or name == "digits":
+        return spec
+    return str(_find(name).absolute()) + spec[len(name) :]
+
+
 def _split_size(spec: str) -> tuple[str, tuple[int, int] | None]:
     """Takes `@16` off the end, unless a file is called that."""
     match = re.fullmatch(r"(.+)@(\d{1,5})(?:x(\d{1,5}))?", spec, flags=re.ASCII | re.DOTALL)

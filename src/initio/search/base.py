@@ -171,7 +171,8 @@ class Search(Protocol):
     search that gets the rows of an interrupted run goes on where that one stopped, to the same answer.
 
     Its class may also say `limited = True` (it keeps the problem's limits; the command line refuses limits otherwise)
-    and `by_space = {"darts": {"mu": 2.0}}` (settings that differ from its defaults in some spaces).
+    and `by_space = {"darts": {"mu": 2.0}}` (settings that differ from its defaults in some spaces), and have a method
+    `check(problem)` that refuses what it cannot search before a run begins.
     """
 
     name: ClassVar[str]
@@ -228,8 +229,21 @@ def versions() -> Settings:
 
 
 def get(row: Settings, name: str) -> Scalar:
-    """The named value of a row."""
-    return dict(row)[name]
+    """The named value of a row of a trace, which may come from a file."""
+    try:
+        return dict(row)[name]
+    except KeyError:
+        raise InputError(f"a row of the trace has no {name!r}: it is damaged, start the search again") from None
+
+
+def known(rows: Sequence[Settings], *names: str) -> list[Settings]:
+    """The rows of an interrupted search, if none is missing, row k being step k, and each has values of these names."""
+    for number, row in enumerate(rows):
+        for name in names:
+            get(row, name)
+        if (step := get(row, "step")) != number:
+            raise InputError(f"row {number + 1} of the trace is of step {step}: it is damaged, start the search again")
+    return list(rows)
 
 
 def positive(name: str, text: str, words: Sequence[str] = ("adaptive", "fixed")) -> float:

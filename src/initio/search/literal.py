@@ -25,7 +25,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.graphs import ZERO
 from initio.records import Architecture, Batch, Cost, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, climb, get, peak_bytes, positive, versions, whole_trace
+from initio.search.base import OnRow, Problem, climb, get, known, peak_bytes, positive, versions, whole_trace
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
@@ -50,7 +50,6 @@ class LiteralNasi:
             or a number.
         nu_0: where the adaptive ν begins.
         gates: derivative with respect to the sampled `path` alone, or to `all` options of the one-shot network.
-        zero: let the option `none` be drawn; NASI's spaces do not have it.
     """
 
     steps: int = 100
@@ -58,7 +57,6 @@ class LiteralNasi:
     nu: str = "adaptive"
     nu_0: float = 1000.0
     gates: Literal["path", "all"] = "path"
-    zero: bool = False
 
     name: ClassVar[str] = "nasi-literal"
     resumes: ClassVar[bool] = True
@@ -92,6 +90,11 @@ class LiteralNasi:
         if self.gates not in ("all", "path"):
             raise InputError(f"gates must be 'all' or 'path', not {self.gates!r}")
 
+    def check(self, problem: Problem) -> None:
+        """Refuses a space without a one-shot network."""
+        space = relaxed(problem.space)
+        space.supernet([0] * len(space.relaxation), space.resolve(problem.network))
+
     @property
     def probes(self) -> int:
         """How many rows come before the first step."""
@@ -101,13 +104,18 @@ class LiteralNasi:
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
     ) -> SearchResult:
         """Samples, averages, and takes the most probable architecture within the limits."""
-        start, done = time.perf_counter(), list(rows)
+        start, done = time.perf_counter(), known(rows, "choices", "trace")
         supernet = one_shot(problem, seed)
         for number in range(len(done), self.probes + self.steps):
             row = self._step(problem, supernet, seed, number, done)
             done.append(row)
             if on_row:
                 on_row(row)
+        if not any(np.any(G) for row in done if (G := _gradient(row)) is not None):
+            raise InputError(
+                "no step has a gradient, so all architectures are equally probable: the penalty undoes every reward "
+                "(μ = 1 and each T above ν: raise --nu), or the data have a single class"
+            )
         return SearchResult(
             method=self.name,
             space=problem.space.name,
@@ -126,12 +134,12 @@ class LiteralNasi:
         t = number - self.probes + 1
         rng = np.random.default_rng([seed, number])
         batch = problem.batch(int(rng.integers(2**31)))
-        g = noise(supernet.space.relaxation, rng, zero=self.zero)
+        g = noise(supernet.space.relaxation, rng)
         choices = [int(np.argmax(row)) for row in g]
         if t < 1:
             T, _ = _measure(supernet, batch, choices, all_options=False)
             return _row(number, "probe", choices, T)
-        nu = self.nu_at(t, [_trace(row) for row in before])
+        nu = self.nu_after([_trace(row) for row in before])
         T, dT = _measure(supernet, batch, choices, all_options=self.gates == "all")
         slope = 1.0 - self.mu if T - nu > 0 else 1.0  # dR/dT
         G = [straight_through(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
@@ -141,22 +149,26 @@ class LiteralNasi:
         reward = T - self.mu * max(0.0, T - nu)
         return _row(number, "step", choices, T, nu=nu, reward=reward, gradient=" ".join(map(repr, flat)))
 
-    def nu_at(self, t: int, T: Sequence[float | None]) -> float:
-        """ν for step t; `T` holds the trace of every row before it, probes first."""
+    def nu_after(self, T: Sequence[float | None]) -> float:
+        """ν for the next step; `T` holds the trace of every row so far, probes first. A missing one does not count."""
         if self.nu not in ("adaptive", "fixed"):
             return positive("nu", self.nu)
-        known = [value for value in (T if self.nu == "adaptive" else T[:PROBES]) if value is not None]
+        finite = [value for value in (T if self.nu == "adaptive" else T[:PROBES]) if value is not None]
         if self.nu == "adaptive":
-            return (self.nu_0 + sum(known)) / t  # Equation (41).
-        if not known:
+            return (self.nu_0 + sum(finite)) / (1 + len(finite))  # Equation (41).
+        if not finite:
             raise InputError("none of the 50 random architectures has a finite trace: check the data")
-        return sum(known) / len(known)
+        return sum(finite) / len(finite)
 
     measure = staticmethod(whole_trace)
 
     def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
-        """log R, R = T − μ max(0, T − ν), not below the smallest log T; ν is what the next step would have."""
-        R = (T if rewarded is None else rewarded) - self.mu * np.maximum(0, T - self.nu_at(len(T) + 1, T.tolist()))
+        """log R, R = T − μ max(0, T − ν), not below the smallest log T.
+
+        A fixed ν is the mean of all these T, an adaptive one what the next step would have.
+        """
+        nu = float(T.mean()) if self.nu == "fixed" else self.nu_after(T.tolist())
+        R = (T if rewarded is None else rewarded) - self.mu * np.maximum(0, T - nu)
         r: np.ndarray = np.log(np.maximum(R, np.min(T)))
         return r
 
@@ -165,13 +177,13 @@ class LiteralNasi:
         return relaxed(problem.space).decode(self.alpha(problem, rows)) if len(rows) > self.probes else None
 
     def alpha(self, problem: Problem, rows: Sequence[Settings]) -> list[list[float]]:
-        """α* from the rows of a search, one row a categorical of the one-shot network; undrawn options are −inf."""
+        """α* from the rows of a search, one row a categorical of the one-shot network; −inf for `none`."""
         decisions = relaxed(problem.space).relaxation
         delta = one_step([G for row in rows[self.probes :] if (G := _gradient(row)) is not None], self.steps)
         out, start = [], 0
         for decision in decisions:
             row = delta[start : start + len(decision)] if len(delta) else np.zeros(len(decision))
-            drawn = [self.zero or option != ZERO for option in decision.options]
+            drawn = [option != ZERO for option in decision.options]
             out.append([float(value) if kept else -math.inf for value, kept in zip(row, drawn, strict=True)])
             start += len(decision)
         return out
@@ -204,12 +216,12 @@ def straight_through(logits: np.ndarray, dR: np.ndarray) -> np.ndarray:
     return np.asarray(p * (dR - p @ dR))
 
 
-def noise(decisions: Sequence[Decision], rng: np.random.Generator, *, zero: bool = False) -> list[np.ndarray]:
-    """Gumbel(0, 1) for every option; −inf for `none` unless it may be drawn."""
+def noise(decisions: Sequence[Decision], rng: np.random.Generator) -> list[np.ndarray]:
+    """Gumbel(0, 1) for every option; −inf for `none`, which NASI's spaces do not have."""
     rows = []
     for decision in decisions:
         g = rng.gumbel(size=len(decision))
-        rows.append(np.where([zero or option != ZERO for option in decision.options], g, -np.inf))
+        rows.append(np.where([option != ZERO for option in decision.options], g, -np.inf))
     return rows
 
 

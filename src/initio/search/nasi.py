@@ -36,7 +36,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Scalar, SearchResult, Settings, settings
-from initio.search.base import OnRow, Problem, Traces, climb, get, peak_bytes, positive, versions, whole_trace
+from initio.search.base import OnRow, Problem, Traces, climb, get, known, peak_bytes, positive, versions, whole_trace
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,8 +90,10 @@ class Nasi:
         if self.steps < 2:
             raise InputError(f"steps must be at least 2, not {self.steps}")
         self.nu_of(np.ones(1))
-        if self.mu < 0 or self.ridge <= 0:
-            raise InputError("mu must not be negative and ridge must be positive")
+        if not (self.mu >= 0 and math.isfinite(self.mu)):
+            raise InputError(f"mu must be a number of at least 0, not {self.mu}")
+        if not (self.ridge > 0 and math.isfinite(self.ridge)):
+            raise InputError(f"ridge must be a positive number, not {self.ridge}")
         if self.counted not in ("chosen", "all"):
             raise InputError(f"counted must be 'chosen' or 'all', not {self.counted!r}")
 
@@ -99,7 +101,10 @@ class Nasi:
         """How well the options predict the trace, and which decisions are open."""
         fit, chosen = self._fit_rows(problem, result.trace), result.chosen[0]
         names = ("T_c", "T_o") if self.counted == "chosen" else ("T",)
-        shares = [f"{max(0.0, share):.0%} of log {name}" for name, share in zip(names, fit.sums.predicted, strict=True)]
+        shares = [
+            f"{share:.0%} of log {name}" if share > 0 else f"nothing of log {name}"
+            for name, share in zip(names, fit.sums.predicted, strict=True)
+        ]
         ties = fit.ties(problem, chosen)
         where = ", ".join(ties) if len(ties) <= LISTED else f"{len(ties)} of {len(problem.space.decisions)} decisions"
         undecided = f"a change within one standard error is possible in {where}" if ties else "no ties"
@@ -111,7 +116,7 @@ class Nasi:
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
     ) -> SearchResult:
         """Measures, fits, and takes the best predicted architecture within the limits."""
-        start, done = time.perf_counter(), list(rows)
+        start, done = time.perf_counter(), known(rows, "choices", "trace")
         for step in range(len(done), self.steps):
             done.append(self.step(problem, seed, step))
             if on_row:

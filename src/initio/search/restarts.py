@@ -57,6 +57,10 @@ class Restarts:
         """The rows of all searches and their finalists."""
         return None if self.search.n_rows is None else self.restarts * (self.search.n_rows + 1)
 
+    def check(self, problem: Problem) -> None:
+        """What the search itself refuses."""
+        getattr(self.search, "check", lambda problem: None)(problem)
+
     def run(
         self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
     ) -> SearchResult:

@@ -1,0 +1,132 @@
+"""A search as the command line runs it: in a run folder, with progress, and with a sentence on why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from initio.cli.progress import Clock, Line, Progress
+from initio.records import SearchResult, Settings, settings
+from initio.runs import Run
+from initio.spaces import GraphSpace, NetworkSettings
+
+if TYPE_CHECKING:
+    from initio.data import Data
+    from initio.hybrid import Hybrid
+    from initio.search import Problem
+    from initio.search import Search as Strategy
+
+
+class Job(Protocol):
+    """A search with all that it needs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the data."""
+
+    def resolved(self) -> dict[str, Any]:
+        """The settings that the command had left to it."""
+
+    def search(self, run: Run, clock: Clock) -> tuple[SearchResult, str]:
+        """Goes on with what the run has, and says why it chose what it chose."""
+
+    def about(self, result: SearchResult, why: str) -> Settings:
+        """What people want to know of the choice."""
+
+
+@dataclass(frozen=True)
+class AtInitialisation:
+    """A search that trains nothing."""
+
+    problem: Problem
+    strategy: Strategy
+    seed: int
+    pixels: int | None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the first batch."""
+        return self.problem.batch(self.seed).fingerprint
+
+    def resolved(self) -> dict[str, Any]:
+        """The method's own settings, and the size of the network that scores."""
+        own = getattr(self.strategy, "search", self.strategy)  # restarts have one inside
+        chosen = {name: getattr(own, name) for name in ("steps", "mu", "nu", "nu_0", "counted") if hasattr(own, name)}
+        network = self.problem.network
+        return chosen | {"channels": network.channels, "cells": network.cells, "pixels": self.pixels}
+
+    def search(self, run: Run, clock: Clock) -> tuple[SearchResult, str]:
+        """Row by row."""
+        watch = self.problem.stopwatch
+        for arch in watch.known.keys() - run.latencies().keys():
+            run.add_latency(arch, watch.known[arch])
+        watch.on_new = run.add_latency
+        rows = run.rows() if self.strategy.resumes else run.restart()
+        progress = Progress(self.strategy, self.problem, rows)
+
+        def on_row(row: Settings) -> None:
+            run.append(row, clock.seconds())
+            progress.step(row)
+
+        result = self.strategy.run(self.problem, seed=self.seed, rows=rows, on_row=on_row)
+        progress.close()
+        return result, self.strategy.summary(self.problem, result)
+
+    def about(self, result: SearchResult, why: str) -> Settings:
+        """The published network's size, beside the limits."""
+        problem, facts = self.problem, dict[str, Any]()
+        if str(problem.limits):
+            facts["limits"] = str(problem.limits)
+        if problem.limits.max_latency is not None:
+            facts["latency"] = problem.latency(result.chosen[0])
+        return _about(problem.space, problem.data, result, why, self.fingerprint, facts)
+
+
+@dataclass(frozen=True)
+class FromTrainings:
+    """A search that learns from trainings."""
+
+    hybrid: Hybrid
+    pixels: int | None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the first batch."""
+        return self.hybrid.data.batch(self.hybrid.batch_size, self.hybrid.seed).fingerprint
+
+    def resolved(self) -> dict[str, Any]:
+        """The budget, the method's own settings, and the size of the network that scores."""
+        hybrid = self.hybrid
+        own = {name: getattr(hybrid.search, name) for name in ("metric", "k") if hasattr(hybrid.search, name)}
+        size = {"channels": hybrid.network.channels, "cells": hybrid.network.cells, "pixels": self.pixels}
+        budget = {"queries": hybrid.queries, "epochs": hybrid.training.epochs, "pool": hybrid.pool or None}
+        return own | size | budget
+
+    def search(self, run: Run, clock: Clock) -> tuple[SearchResult, str]:
+        """Training by training."""
+        line = Line()
+        result = self.hybrid.run(
+            run.folder, rows=run.rows(), on_row=lambda row: run.append(row, clock.seconds()),
+            on_scoring=line.scoring, on_training=line.training, on_note=line.note,
+        )  # fmt: skip
+        line.close()
+        best = max(float(str(dict(row)["value"])) for row in result.trace)
+        trained = f"{result.cost.queries} networks trained for {self.hybrid.training.epochs} epochs"
+        return result, f"best validation accuracy, {best:.2f} %, of {trained}"
+
+    def about(self, result: SearchResult, why: str) -> Settings:
+        """The published network's size."""
+        return _about(self.hybrid.space, self.hybrid.data, result, why, self.fingerprint, {})
+
+
+def _about(
+    space: GraphSpace, data: Data, result: SearchResult, why: str, fingerprint: str, more: dict[str, Any]
+) -> Settings:
+    facts: dict[str, Any] = {"why": why, "data": data.name, "classes": data.classes, "fingerprint": fingerprint}
+    if space.images:
+        from initio.networks import count
+
+        published = NetworkSettings(prune=False, classes=data.classes)
+        cost = count(space.network(result.chosen[0], published), published)
+        facts |= {"parameters": cost.parameters, "flops": cost.flops}
+    return settings(**facts, **more)

@@ -1,0 +1,139 @@
+"""What a long search says on stderr: one line, rewritten in a terminal and rare elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from initio.records import Architecture, Settings
+from initio.runs import Run
+from initio.spaces import GraphSpace
+
+if TYPE_CHECKING:
+    from initio.pool import Progress as ScoringProgress
+    from initio.search import Problem
+    from initio.search import Search as Method
+    from initio.training import TrainingProgress
+
+Leading = Callable[["Problem", list[Settings]], Architecture | None]
+
+
+@contextmanager
+def interruptible(run: Run) -> Iterator[None]:
+    """Names the run when its search begins, and after Ctrl-C says how to go on."""
+    print(f"run in {run.folder}", file=sys.stderr)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\ngo on with: initio search --resume {quote(str(run.folder))}", file=sys.stderr)
+        raise
+
+
+class Clock:
+    """Seconds of work on a run, those before an interruption included."""
+
+    def __init__(self, before: float) -> None:
+        self.start = time.perf_counter() - before
+
+    def seconds(self) -> float:
+        """Up to now."""
+        return time.perf_counter() - self.start
+
+
+class Line:
+    """The line of a search that trains."""
+
+    def __init__(self) -> None:
+        self.terminal, self.shown, self.trained = sys.stderr.isatty(), 0.0, 0
+
+    def scoring(self, progress: ScoringProgress) -> None:
+        """The pool at initialisation."""
+        self._show(f"{progress.phase}: {progress.done} of {progress.total}")
+
+    def training(self, at: TrainingProgress) -> None:
+        """The network that is being trained."""
+        if at.epoch == 1 and at.batch == 1:
+            self.trained += 1
+        self._show(
+            f"training {self.trained}: epoch {at.epoch} of {at.epochs}, batch {at.batch} of {at.batches}, "
+            f"loss {at.loss:.2f}, {at.accuracy:.0f} %, {at.left:.0f} s left"
+        )
+
+    def note(self, sentence: str) -> None:
+        """Something the user should know."""
+        print(f"{chr(10) * self.terminal}{sentence}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Leaves the terminal clean."""
+        if self.terminal:
+            print(file=sys.stderr)
+
+    def _show(self, text: str) -> None:
+        now = time.monotonic()
+        if self.terminal or now - self.shown > 10:
+            self.shown = now
+            print(f"\r{text:<100}" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr)
+
+
+class Progress:
+    """The line of a search at initialisation: step, time left, trace, leading choices."""
+
+    def __init__(self, search: Method, problem: Problem, rows: list[Settings]) -> None:
+        self.total, self.rows, self.first = search.n_rows, list(rows), len(rows)
+        self.problem = problem
+        self.leading: Leading = getattr(search, "leading", lambda problem, rows: None)
+        self.start = self.shown = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+        self.width = 0
+
+    def step(self, row: Settings) -> None:
+        """Counts a row of the trace and shows it, at most once a second in a terminal and every ten elsewhere."""
+        self.rows.append(row)
+        now = time.monotonic()
+        if self.total in (None, len(self.rows)) or now - self.shown > (1 if self.terminal else 10):
+            self.shown = now
+            line = self.line(now)
+            if self.terminal:
+                line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
+                print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
+                self.width = len(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
+
+    def line(self, now: float) -> str:
+        """What is known after the last row."""
+        done, row = len(self.rows), dict(self.rows[-1])
+        parts = [f"step {done}" + (f"/{self.total}" if self.total else "")]
+        if self.total:
+            parts.append(f"{(now - self.start) / (done - self.first) * (self.total - done):.0f} s left")
+        if "stage" in row:
+            parts.append(str(row["stage"]))
+        if "restart" in row:
+            parts.append(f"restart {int(str(row['restart'])) + 1}")
+        if isinstance(T := row.get("trace"), float):
+            parts.append(f"T {T:.3g}")
+        if (arch := self.leading(self.problem, self.rows)) is not None:
+            parts.append("leading: " + _operations(self.problem.space, arch))
+        return ", ".join(parts)
+
+    def close(self) -> None:
+        """Ends the line."""
+        if self.terminal:
+            print(file=sys.stderr)
+
+
+def _operations(space: GraphSpace, arch: Architecture) -> str:
+    """How often each operation occurs in the cells.
+
+    >>> from initio.spaces import get_space
+    >>> _operations(get_space("nb201"), Architecture("nb201", (3, 3, 1, 3, 2, 3)))
+    '4 nor_conv_3x3, 1 skip_connect, 1 nor_conv_1x1'
+    """
+    labels = Counter(edge.label for cell in space.cells(arch) for edge in cell.edges if edge.label)
+    return ", ".join(f"{count} {label}" for label, count in labels.most_common())
