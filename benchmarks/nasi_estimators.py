@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,9 +109,11 @@ class World:
 def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[dict[str, float | str]]:
     """The first `count` rows; what the file has is not measured again."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = path.read_text().splitlines() if path.exists() else []
-    rows = [json.loads(line) for line in lines if line.endswith("}")]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    content = path.read_bytes() if path.exists() else b""
+    whole, _, torn = content.rpartition(b"\n")
+    if torn:  # a crash left half a line
+        os.truncate(path, len(content) - len(torn))
+    rows = [json.loads(line) for line in whole.splitlines()]
     found = Parallel(n_jobs=jobs, return_as="generator")(
         delayed(row_of)(problem, step) for step in range(len(rows), count)
     )
@@ -184,7 +187,8 @@ def main() -> None:
     space = get_space(options.space)
     table = table_of(space, options.data)
     problem = problem_of(space.name, options.mode, options.data)
-    name = f"nasi-estimators-{space.name}-{options.mode.replace(' ', '-')}-{digest(problem.network)}.jsonl"
+    key = digest((problem.network, str(options.data.resolve())))
+    name = f"nasi-estimators-{space.name}-{options.mode.replace(' ', '-')}-{key}.jsonl"
     known = world(problem, table, measure(problem, options.out / name, options.measured, options.jobs))
     print(f"{space.name}, {options.mode}, {len(known.T)} measured; {options.seeds} seeds, mean±std")
     for steps in options.steps:

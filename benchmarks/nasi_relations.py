@@ -22,6 +22,7 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.nasi_quality import MODES, Job, Journal, default_of, digest, nb1shot1_table, problem_of
+from initio.errors import InputError
 from initio.files import whole_file
 from initio.metrics import Options, evaluate
 from initio.records import Architecture
@@ -69,10 +70,16 @@ class Relations:
         draw = Random(f"relations {number} draw").randrange(2**31)
         network, batch = at.build(self.architecture(number), draw), at.batch(draw)
         if what == "T_c":
-            return float(traces(network, batch)[1] or 0)
-        if what == "exact":  # of the full kernel, all outputs
-            return float(evaluate(network, batch, "trace", Options(reduction="all"))["trace"].value or 0) ** 2
-        return float(evaluate(network, batch, what)[what].value or 0)
+            _, value, flag = traces(network, batch)
+        elif what == "exact":  # ‖Θ‖_tr of the full kernel, all outputs
+            found = evaluate(network, batch, "trace", Options(reduction="all"))["trace"]
+            value, flag = None if found.value is None else found.value**2, found.flag
+        else:
+            found = evaluate(network, batch, what)[what]
+            value, flag = found.value, found.flag
+        if value is None:
+            raise InputError(f"{what} of architecture {number} of {self.space} does not exist: {flag}")
+        return value
 
     def errors(self, n: int) -> np.ndarray:
         """Test errors of the first n."""
@@ -169,7 +176,8 @@ def main() -> None:
     relations = []
     for space in options.space:
         network = problem_of(space, "noise", options.data).network
-        journal = Journal(options.out / f"nasi-relations-{space}-{digest(network)}.jsonl")
+        key = digest((network, str(options.data.resolve())))
+        journal = Journal(options.out / f"nasi-relations-{space}-{key}.jsonl")
         relations.append(Relations(space, options.data, journal))
     figure_3(relations, options.n, options.picture)
     figure_1(relations, options.n // 4)

@@ -63,18 +63,20 @@ def cell(name: str, table: str, size: int, options: argparse.Namespace) -> str:
     space = get_space(name)
     assert isinstance(space, NB1Shot1Space)
     report = nb1shot1_table(space, options.data).report
-    journal = Journal(options.out / f"nasi-sizes-{name}-{options.steps}-{digest(default_of(name))}.jsonl")
+    key = digest((default_of(name), str(options.data.resolve())))
+    journal = Journal(options.out / f"nasi-sizes-{name}-{options.steps}-{key}.jsonl")
     errors = []
     for seed in range(options.seeds):
         job = Job(table, str(size), seed)
         if job not in journal.answers:
             problem = problem_of(name, "data", options.data, **{table: size})
-            search = replace(default_of(name), steps=options.steps)
             try:
-                journal.add(job, list(search.run(problem, seed=seed).chosen[0].choices))
-            except InputError as reason:
+                problem.check()
+            except InputError as reason:  # the blocks of some cells would have no channels
                 print(f"{name}, {table} {size}: {reason}", file=sys.stderr)
                 return "too narrow"
+            search = replace(default_of(name), steps=options.steps)
+            journal.add(job, list(search.run(problem, seed=seed).chosen[0].choices))
         choices = journal.answers[job]
         assert isinstance(choices, list)
         errors.append(report(Architecture(name, tuple(choices)))[0])
