@@ -223,9 +223,8 @@ class Loaded:
 
         The options are those of `NetworkSettings`.
         """
-        from initio.api import build
-
-        return build(self.architecture, seed=seed, **{"classes": self.classes} | options)
+        settings = NetworkSettings(**{"classes": self.classes} | options)
+        return get_space(self.architecture.space).build(self.architecture, settings, seed=seed)
 
     @property
     def classes(self) -> int:
