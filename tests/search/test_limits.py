@@ -1,5 +1,6 @@
 """Limits: counted ones shape what is drawn, a measured one is asked for late and once."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -86,7 +87,15 @@ def test_a_time_is_positive_kept_and_leaves_the_threads_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_a_larger_network_takes_longer() -> None:
-    arch = NB201.architecture(*[3] * 6)
-    large = NetworkSettings(channels=16, cells=5, shape=(3, 32, 32))
-    assert forward_seconds(NB201, arch, large) > 2 * forward_seconds(NB201, arch, SMALL)
+def test_a_time_is_the_median_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, threads = iter([100.0, 50.0, 7.0, 1.0, 6.0, 2.0, 5.0, 3.0, 4.0]), []
+
+    def timed(model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> float:
+        threads.append(torch.get_num_threads())
+        assert not model(x).requires_grad
+        assert x.shape == (1, *SMALL.shape)
+        return next(times)
+
+    monkeypatch.setattr("initio.search.limits._timed", timed)
+    assert forward_seconds(NB201, NB201.architecture(*[3] * 6), SMALL) == 4
+    assert threads == [1] * 9
