@@ -84,7 +84,7 @@ class Node(ABC):
 
 
 class Weighted(Node):
-    """What convolutions and dense layers share; `inputs` is None for the network's input, whose δ nobody needs."""
+    """A layer z = W·x + b; `inputs` is None for the network's input, whose δ nobody needs."""
 
     needs_delta = True
 
@@ -95,6 +95,48 @@ class Weighted(Node):
     def reads(self) -> tuple[Value, ...]:
         """The layer's input."""
         return () if self.inputs is None else (self.inputs,)
+
+    @abstractmethod
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """W·x + b."""
+
+    @abstractmethod
+    def transpose(self, delta: Tensor, weight: Tensor) -> Tensor:
+        """Wᵀδ."""
+
+    @abstractmethod
+    def gradients(self, delta: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Wᵀδ, if the input has a δ, and δxᵀ."""
+
+    def backward(self, parameters: Parameters) -> None:
+        """δx = Wᵀδ, g = δxᵀ."""
+        if (delta := self.output.delta) is None:
+            return
+        dx, dw = self.gradients(delta)
+        parameters.add(self.weight, dw)
+        if self.bias is not None:
+            parameters.add(self.bias, delta.sum([axis for axis in range(delta.ndim) if axis != 1]))
+        if self.inputs is not None:
+            self.inputs.add_delta(dx)
+
+    def tangent(self, parameters: Parameters) -> None:
+        """ż = W·ẋ + Ẇ·x + ḃ."""
+        moved, b = parameters.get(self.weight), parameters.get(self.bias)
+        z = None if moved is None else self.apply(self.x, moved, b)
+        if self.inputs is not None and self.inputs.dot is not None:
+            z = _plus_(z, self.apply(self.inputs.dot, self.weight))
+        self.output.dot = z
+
+    def tangent_backward(self, parameters: Parameters) -> None:
+        """R{δx} = WᵀR{δ} + Ẇᵀδ."""
+        if self.inputs is None:
+            return
+        moved, dx = parameters.get(self.weight), None
+        if self.output.delta_dot is not None:
+            dx = self.transpose(self.output.delta_dot, self.weight)
+        if self.output.delta is not None and moved is not None:
+            dx = _plus_(dx, self.transpose(self.output.delta, moved))
+        self.inputs.add_delta_dot(dx)
 
 
 class Convolution(Weighted):
@@ -107,48 +149,32 @@ class Convolution(Weighted):
         super().__init__(inputs, x, weight, bias)
         self.geometry = (pair(stride), pair(padding), pair(dilation))
         self.groups = groups
-        self.output = Value(self._apply(x, weight, bias))
+        self.output = Value(self.apply(x, weight, bias))
 
-    def _apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """W∗x + b."""
         return torch.conv2d(x, weight, bias, *self.geometry, self.groups)
 
-    def _transpose(self, delta: Tensor, weight: Tensor, *, weights: bool = False) -> tuple[Tensor | None, Tensor]:
-        sizes = None if self.bias is None else [len(self.bias)]
-        mask = [self.inputs is not None or not weights, weights, False]
-        dx, dw, _ = aten.convolution_backward(
-            delta, self.x, weight, sizes, *self.geometry, False, (0, 0), self.groups, mask
-        )
+    def transpose(self, delta: Tensor, weight: Tensor) -> Tensor:
+        """The transposed convolution."""
+        dx, _ = self._backward(delta, weight, inputs=True, weights=False)
+        assert dx is not None
+        return dx
+
+    def gradients(self, delta: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Both in one call."""
+        dx, dw = self._backward(delta, self.weight, inputs=self.inputs is not None, weights=True)
+        assert dw is not None
         return dx, dw
 
-    def backward(self, parameters: Parameters) -> None:
-        """δx = Wᵀδ, g = δxᵀ."""
-        if self.output.delta is None:
-            return
-        dx, dw = self._transpose(self.output.delta, self.weight, weights=True)
-        parameters.add(self.weight, dw)
-        if self.bias is not None:
-            parameters.add(self.bias, self.output.delta.sum((0, 2, 3)))
-        if self.inputs is not None:
-            self.inputs.add_delta(dx)
-
-    def tangent(self, parameters: Parameters) -> None:
-        """ż = W∗ẋ + Ẇ∗x + ḃ."""
-        moved, b = parameters.get(self.weight), parameters.get(self.bias)
-        z = None if moved is None else self._apply(self.x, moved, b)
-        if self.inputs is not None and self.inputs.dot is not None:
-            z = _plus_(z, self._apply(self.inputs.dot, self.weight))
-        self.output.dot = z
-
-    def tangent_backward(self, parameters: Parameters) -> None:
-        """R{δx} = WᵀR{δ} + Ẇᵀδ."""
-        if self.inputs is None:
-            return
-        moved, dx = parameters.get(self.weight), None
-        if self.output.delta_dot is not None:
-            dx, _ = self._transpose(self.output.delta_dot, self.weight)
-        if self.output.delta is not None and moved is not None:
-            dx = _plus(dx, self._transpose(self.output.delta, moved)[0])
-        self.inputs.add_delta_dot(dx)
+    def _backward(
+        self, delta: Tensor, weight: Tensor, *, inputs: bool, weights: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        sizes = None if self.bias is None else [len(self.bias)]
+        dx, dw, _ = aten.convolution_backward(
+            delta, self.x, weight, sizes, *self.geometry, False, (0, 0), self.groups, [inputs, weights, False]
+        )
+        return dx, dw
 
 
 class Dense(Weighted):
@@ -156,35 +182,19 @@ class Dense(Weighted):
 
     def __init__(self, inputs: Value | None, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(inputs, x, weight, bias)
-        self.output = Value(F.linear(x, weight, bias))
+        self.output = Value(self.apply(x, weight, bias))
 
-    def backward(self, parameters: Parameters) -> None:
-        """δx = δW, g = δᵀx."""
-        if (delta := self.output.delta) is None:
-            return
-        parameters.add(self.weight, delta.T @ self.x)
-        parameters.add(self.bias, delta.sum(0))
-        if self.inputs is not None:
-            self.inputs.add_delta(delta @ self.weight)
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """xWᵀ + b."""
+        return F.linear(x, weight, bias)
 
-    def tangent(self, parameters: Parameters) -> None:
-        """ż = ẋWᵀ + xẆᵀ + ḃ."""
-        moved, b = parameters.get(self.weight), parameters.get(self.bias)
-        z = None if moved is None else F.linear(self.x, moved, b)
-        if self.inputs is not None and self.inputs.dot is not None:
-            z = _plus_(z, F.linear(self.inputs.dot, self.weight))
-        self.output.dot = z
+    def transpose(self, delta: Tensor, weight: Tensor) -> Tensor:
+        """δW."""
+        return delta @ weight
 
-    def tangent_backward(self, parameters: Parameters) -> None:
-        """R{δx} = R{δ}W + δẆ."""
-        if self.inputs is None:
-            return
-        moved, dx = parameters.get(self.weight), None
-        if self.output.delta_dot is not None:
-            dx = self.output.delta_dot @ self.weight
-        if self.output.delta is not None and moved is not None:
-            dx = _plus_(dx, self.output.delta @ moved)
-        self.inputs.add_delta_dot(dx)
+    def gradients(self, delta: Tensor) -> tuple[Tensor | None, Tensor]:
+        """δW and δᵀx."""
+        return None if self.inputs is None else delta @ self.weight, delta.T @ self.x
 
 
 class BatchNorm(Node):
