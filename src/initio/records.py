@@ -324,7 +324,7 @@ class SearchResult:
             trace=tuple(settings_from_dict(row) for row in _items(data, "trace", dict)),
             cost=Cost.from_dict(_get(data, "cost", dict)),
             versions=settings_from_dict(_get(data, "versions", dict)),
-            about=settings_from_dict(_get(data, "about", dict)) if "about" in data else (),
+            about=settings_from_dict(_get(data, "about", dict)),
         )
 
 

@@ -238,7 +238,7 @@ def test_global_settings_of_matplotlib_are_left_alone(tmp_path):
         ("cell", [NB201], "a picture ends in one of .pdf, .png, .svg, not in '' as 'cell' does"),
         ("no/cell.svg", [NB201], "for the picture 'cell.svg' does not exist"),
         ("cell.svg", [], "there is no cell to draw into 'cell.svg'"),
-        ("folder.svg", [NB201], "folder.svg' cannot be written: "),
+        ("folder.svg", [NB201], "folder.svg': it is a folder"),
         (
             "cell.svg",
             [Cell("c", ("a", "b"), (Edge(1, 0),))],

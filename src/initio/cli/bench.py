@@ -107,7 +107,7 @@ class Bench:
         """The searches by the label of their row."""
         from initio.search import QUERY_SEARCHES
 
-        names = [name.strip() for name in self.search.split(",") if name.strip()]
+        names = list(dict.fromkeys(name.strip() for name in self.search.split(",") if name.strip()))
         if names == ["all"]:
             names = list(QUERY_SEARCHES)
         if not names:
