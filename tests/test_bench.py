@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from initio import Evaluation, InputError
-from initio.bench import Outcome, Setup, mean_curve, run_all, run_one, summarise
+from initio.bench import Outcome, Setup, _mean_std, mean_curve, run_all, run_one, summarise
 from initio.cli import main
 from initio.records import settings
 from initio.search import Budget, RandomSearch, RegularisedEvolution, ZeroCost
@@ -147,3 +147,8 @@ def test_bad_input_is_one_sentence(more: list[str], sentence: str, folder: Path,
 def test_the_journal_is_json(setup: Setup, tmp_path: Path) -> None:
     run_all(setup, {"random": RandomSearch()}, range(2), journal=tmp_path / "j")
     assert [json.loads(line)["seed"] for line in (tmp_path / "j").read_text().splitlines()] == [0, 1]
+
+
+def test_one_seed_has_no_deviation() -> None:
+    assert _mean_std([93.0]) == (93.0, None)
+    assert _mean_std([1.0, 3.0]) == (2.0, pytest.approx(2**0.5))

@@ -10,7 +10,7 @@ from initio.data import load
 from initio.hybrid import Hybrid
 from initio.records import Settings
 from initio.search import Hnas, RandomSearch
-from initio.spaces import NB201, NetworkSettings
+from initio.spaces import NB201, NetworkSettings, get_space
 from initio.training import TrainingSettings
 
 SIZE = NetworkSettings(channels=2, cells=1, classes=10, shape=(1, 8, 8))
@@ -79,3 +79,12 @@ def test_the_command_trains_and_reports(tmp_path: Path, capsys) -> None:  # type
     printed = capsys.readouterr().out
     assert "best validation accuracy" in printed
     assert (tmp_path / "run" / "result.json").is_file()
+
+
+def test_cells_of_nb1shot1_find_the_scores_of_their_networks(tmp_path: Path) -> None:
+    """A network is scored once for all spaces that have it, under nb101."""
+    space = get_space("nb1shot1-s1")
+    network = NetworkSettings(channels=8, cells=1, classes=10, shape=(1, 8, 8))
+    result = hybrid(space=space, network=network, queries=2, pool=4).run(tmp_path)
+    assert result.chosen[0].space == "nb1shot1-s1"
+    assert result.cost.scorings > 0

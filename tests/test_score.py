@@ -101,3 +101,23 @@ def test_options_reach_the_metrics():
         for p in ("standard", "ntk")
     )
     assert ntk < plain
+
+
+def test_parameters_that_cannot_be_drawn_again_have_no_spread():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.linear = nn.Parameter(torch.randn(10)), nn.Linear(192, 10)
+
+        def forward(self, x):
+            return self.scale * self.linear(x.flatten(1))
+
+    assert score(Scaled(), batch(), "trace")["trace"].value > 0
+    with pytest.raises(InputError, match=r"the model \(Scaled\) has parameters but no reset_parameters"):
+        score(Scaled(), batch(), "trace", repeats=2)
+
+
+def test_classes_and_shape_of_the_network_are_those_of_the_batch():
+    arch, three = get_space("nb201").sample(Random(0)), initio.noise((1, 8, 8), classes=3, batch_size=4, seed=0)
+    given, plain = (score(arch, three, "params", settings=s) for s in (initio.NetworkSettings(), None))
+    assert given["params"].value == plain["params"].value

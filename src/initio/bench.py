@@ -233,8 +233,8 @@ class Summary:
 
     search: str
     seeds: int
-    report: dict[str, tuple[float, float]]  # mean and standard deviation
-    validation: tuple[float, float]
+    report: dict[str, tuple[float, float | None]]  # mean and standard deviation
+    validation: tuple[float, float | None]
     regret: float | None
     in_top_two: int | None  # seeds whose answer is one of the two best by the validation that a search may see
     queries: float
@@ -267,8 +267,9 @@ def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
     )
 
 
-def _mean_std(values: Sequence[float]) -> tuple[float, float]:
-    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """One value has no deviation."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def mean_curve(runs: Sequence[Outcome], column: str, grid: np.ndarray, *, by: str = "seconds") -> np.ndarray:

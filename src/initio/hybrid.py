@@ -56,7 +56,7 @@ class Hybrid:
 
     def __post_init__(self) -> None:
         if self.pool < 0:
-            raise InputError(f"the pool must have at least 1 architecture, not {self.pool}")
+            raise InputError(f"the pool must not be negative, not {self.pool}")
         Budget(queries=self.queries)
         self.evaluator()  # noise and settings that cannot be trained are refused at once
 

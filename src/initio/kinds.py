@@ -58,11 +58,16 @@ def read(store: Store, kind: Kind) -> Values:
     return Values(kind, found)
 
 
-def choose(groups: Sequence[Group], space: str, where: dict[str, str], metrics: Iterable[str] = ()) -> list[Kind]:
-    """For each metric the one kind of scores that `where` leaves; several are an error that names the difference."""
+def choose(
+    groups: Sequence[Group], space: str, where: dict[str, str], metrics: Iterable[str] = (), *, home: str | None = None
+) -> list[Kind]:
+    """For each metric the one kind of scores that `where` leaves; several are an error that names the difference.
+
+    `home` is the space that the networks' scores are filed under, if it is not `space` itself; costs never are.
+    """
     from initio.metrics import METRICS
 
-    mine = [group for group in groups if group.space == space]
+    mine = [group for group in groups if group.space == (space if Kind((group,)).is_cost else home or space)]
     if not mine:
         held = ", ".join(sorted({group.space for group in groups})) or "no scores"
         raise InputError(f"the store has no scores of {space}: it has {held}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import islice
@@ -25,6 +26,8 @@ def check_export(path: Path) -> None:
         raise InputError(f"scores are exported to a .csv or a .parquet file, not to {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"the folder of {str(path)!r} does not exist")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"{str(path)!r} cannot be written: {'it is a folder' if path.is_dir() else 'no permission'}")
     if path.suffix == ".parquet":
         try:
             import_module("pyarrow.parquet")

@@ -100,7 +100,7 @@ def score(
         batch: a `Batch`, a pair (inputs, labels), or a loader, whose first batch is taken.
         metrics: names, or `all`.
         options: how metrics are measured.
-        settings: how the network of an architecture is built; classes and shape are taken from the batch if not given.
+        settings: how the network of an architecture is built; classes and shape are those of the batch.
         seed: of the weights of an architecture's network.
         repeats: how many initialisations are scored. The first one of a module is its own; for the others every layer
             that has `reset_parameters` is drawn again in a copy.
@@ -146,7 +146,7 @@ def score_architecture(
 
     Parameters, FLOPs and layers are counted on the architecture as written, all other metrics on the pruned network.
     """
-    settings = settings or NetworkSettings(classes=batch.classes, shape=batch.shape)
+    settings = replace(settings or NetworkSettings(), classes=batch.classes, shape=batch.shape)
     space = get_space(arch.space)
     names = [metric.name for metric in choose(metrics)]
     counted = [name for name in names if name in ("params", "flops", "layers")] if settings.prune else []
@@ -217,6 +217,12 @@ def materialised(model: nn.Module, batch: Batch) -> nn.Module:
 
 def redrawn(model: nn.Module, seed: int) -> nn.Module:
     """A copy whose layers have drawn their weights again from this seed."""
+    for name, module in model.named_modules():
+        if next(module.parameters(recurse=False), None) is not None and not hasattr(module, "reset_parameters"):
+            raise InputError(
+                f"{name or 'the model'} ({type(module).__name__}) has parameters but no reset_parameters, so they "
+                "cannot be drawn again: give it that method, or score with repeats=1"
+            )
     model = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -344,6 +344,15 @@ def pack(store: Store, path: Path) -> None:
         packed.replace(path)
 
 
+def is_shipped(name: str) -> bool:
+    """Whether scores of this name come with Initio."""
+    return name in _shipped()
+
+
+def _shipped() -> dict[str, Path]:
+    return {file.name.partition(".")[0]: file for file in sorted(SHIPPED.glob(f"*{PACKED}"))}
+
+
 def find_store(name: str) -> Path:
     """The file `name`, or the scores of that name that come with Initio.
 
@@ -354,7 +363,7 @@ def find_store(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    shipped = {file.name.partition(".")[0]: file for file in sorted(SHIPPED.glob(f"*{PACKED}"))}
+    shipped = _shipped()
     if name in shipped:
         return shipped[name]
     hint = f", and no scores of that name come with Initio ({', '.join(shipped)} do)" if shipped else ""

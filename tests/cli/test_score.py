@@ -107,6 +107,7 @@ def test_progress_is_a_bar_on_a_terminal(folder: Path, monkeypatch: pytest.Monke
 def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     which = "say which architectures to score: one of --all, --sample N and --archs FILE"
     (folder / "text.db").write_text("no store " * 100)
+    (folder / "folder.csv").mkdir()
     for argv, text in [
         ((), which),
         (("--all", "--sample", "3"), which),
@@ -116,6 +117,7 @@ def test_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("--sample", "3", "--repeats", "0"), "repeats must be at least 1, not 0"),
         (("--sample", "3", "--data", "digtis"), "did you mean 'digits'?"),
         (("--sample", "3", "--export", "s.txt"), "scores are exported to a .csv or a .parquet file, not to 's.txt'"),
+        (("--sample", "3", "--export", "folder.csv"), "'folder.csv' cannot be written: it is a folder"),
         (("--sample", "3", "--store", "no/s.db"), "the folder of the store 'no/s.db' does not exist"),
         (("--sample", "3", "--store", "text.db"), "'text.db' is not a store of Initio: it is another kind of file"),
         (("--sample", "3", "--batch-size", "0"), "batch size must be a whole number of at least 1"),
@@ -229,3 +231,8 @@ def test_store_pack(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "correlate", "table.npz:acc", "--store", "nb201.db.xz")
     assert "say one thing to do" in fail(capsys, "store", "info", "scores.db", "--pack", "x.xz")
     assert "there is no store 'absent'" in fail(capsys, "store", "info", "absent")
+
+
+def test_nothing_is_added_to_scores_that_come_with_initio(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'nb201' names scores that come with Initio" in fail(capsys, "store", "nb201", "--add", "scores.db")
+    assert not Path("nb201").exists()

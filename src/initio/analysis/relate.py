@@ -105,7 +105,8 @@ class Relation:
         values = bound(kind, M, kappa, by)
         known = ~np.isnan(values) & ~np.isnan(self.target)
         values, error = values[known], -self.target[known]
-        used = by if kind in ("trade_off", "non_realisable") else None
+        fitted = kind in ("trade_off", "non_realisable") and quality(bound(kind, M, kappa, by)) > -2
+        used = by if fitted else None
         return BoundRow(metric, kind, spearman(values, error), kendall(values, error), used)
 
     def _find(self, metric: str) -> Scores:

@@ -20,7 +20,6 @@ def _row(label: str, source: str, *values: float | None) -> Published:
 
 
 HNAS = "HNAS, Table 4"
-NASBENCH = "NAS-Bench-201"
 
 # by (benchmark, search, metric); a search without a metric has the empty one
 PUBLISHED: dict[tuple[str, str, str], Published] = {

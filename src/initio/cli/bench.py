@@ -136,10 +136,12 @@ class Bench:
         return {name: value for name, value in given.items() if value is not None and name in has}
 
     def published(self, searches: dict[str, QuerySearch]) -> list[Published]:
-        """What papers report for the same."""
+        """What papers report for the same: of searches that select by CIFAR-10, as long as published."""
         from initio.benchmarks.published import PUBLISHED
 
-        found = []
+        found: list[Published] = []
+        if self.dataset != "c10" or self.epochs is not None:
+            return found
         for search in searches.values():
             for detail in (str(getattr(search, "metric", "")), str(getattr(search, "k", "")), ""):
                 if row := PUBLISHED.get((self.table, search.name, detail)):
@@ -149,7 +151,10 @@ class Bench:
 
     def _stem(self) -> str:
         budget = [f"{self.queries or ''}"] if self.seconds is None else [f"{self.seconds:g}s"]
-        parts = [Path(self.table).stem, self.dataset, self.search, self.metric or "", f"{self.k or ''}", *budget]
+        epochs = "" if self.epochs is None else f"{self.epochs}epochs"
+        scores = [Path(self.store or "").stem, (self.where or "").replace("=", "")]
+        what = [Path(self.table).stem, self.dataset, self.search, self.metric or "", f"{self.k or ''}"]
+        parts = [*what, epochs, *scores, *budget]
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return name.replace(",", "-").replace(" ", "")
 

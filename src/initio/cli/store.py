@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from initio.errors import InputError
 from initio.records import Evaluation
-from initio.store import Group, differences, find_store
+from initio.store import Group, differences, find_store, is_shipped
 from initio.store import Store as OpenStore
 
 SHOWN = 10  # differences
@@ -40,6 +40,8 @@ class Store:
         if (self.info, self.diff is not None, self.add is not None, self.pack is not None).count(True) > 1:
             raise InputError("say one thing to do with the store: info, diff, --add or --pack")
         if self.add is not None:
+            if is_shipped(self.path) and not Path(self.path).is_file():
+                raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
             with OpenStore(find_store(self.add), read_only=True) as other, OpenStore(Path(self.path)) as store:
                 print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")
             return

@@ -81,7 +81,8 @@ class Scores:
 
 def read_values(store: Store, space: Space, where: dict[str, str] | None = None) -> tuple[Values, ...]:
     """All draws of all metrics that a store has of a space; `where` chooses if it has several kinds."""
-    return tuple(read(store, kind) for kind in choose(store.groups(), space.name, where or {}))
+    home = space.canonical(space.sample(Random(0))).space  # nb101 for nb1shot1: a network is scored once for both
+    return tuple(read(store, kind) for kind in choose(store.groups(), space.name, where or {}, home=home))
 
 
 def count_draws(values: Iterable[Values]) -> int:
