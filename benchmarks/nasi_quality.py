@@ -111,9 +111,10 @@ def by_parameters(space: str, data: Path, seed: int, n: int) -> Architecture:
 
 
 def line(name: str, values: list[tuple[float, ...]]) -> str:
+    """Means and deviations; one value has none."""
     array = np.array(values)
-    cells = " / ".join(f"{m:.2f}±{s:.2f}" for m, s in zip(array.mean(0), array.std(0), strict=True))
-    return f"{name:<32} {cells}"
+    deviations = [f"±{s:.2f}" if len(values) > 1 else "" for s in array.std(0)]
+    return f"{name:<32} {' / '.join(f'{m:.2f}{s}' for m, s in zip(array.mean(0), deviations, strict=True))}"
 
 
 def gain(columns: Sequence[str], ours: list[tuple[float, ...]], theirs: list[tuple[float, ...]]) -> str:
@@ -121,9 +122,12 @@ def gain(columns: Sequence[str], ours: list[tuple[float, ...]], theirs: list[tup
     sign = -1 if columns == ("test error",) else 1
     sums = [sign * np.array(values).sum(axis=1) for values in (ours, theirs)]
     ahead = sums[0].mean() - sums[1].mean()
-    error = float(np.sqrt(sum(values.var(ddof=1) / len(values) for values in sums))) if len(ours) > 1 else 0.0
+    over = f"the sum over {' + '.join(columns)}"
+    if len(ours) < 2:
+        return f"default and parameter count differ by {ahead:+.2f}, {over}; one seed has no error"
+    error = float(np.sqrt(sum(values.var(ddof=1) / len(values) for values in sums)))
     verb = "beats" if ahead > 2 * error else "does not beat" if ahead < -2 * error else "cannot be told from"
-    return f"default {verb} parameter count: {ahead:+.2f}±{error:.2f}, the sum over {' + '.join(columns)}"
+    return f"default {verb} parameter count: {ahead:+.2f}±{error:.2f}, {over}"
 
 
 # --- runs, and the journal that keeps them ----------------------------------------------------------------------------

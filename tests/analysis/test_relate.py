@@ -132,7 +132,7 @@ def test_wrong_stores(store: Store, table: Table) -> None:
     with pytest.raises(InputError, match="the store has no scores of nb201: it has no scores"):
         relate(store, table, "acc")
     store.put([Evaluation(archs(table)[0], "params", 1.0, 0)])
-    with pytest.raises(InputError, match="the store has only costs"):
+    with pytest.raises(InputError, match="only costs were asked for: add a metric of networks"):
         relate(store, table, "acc")
     fill(store, table, "trace", lambda mean, seed: mean)
     with pytest.raises(InputError, match="the store has no scores of 'kapa'"):

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from benchmarks import nasi_quality
-from benchmarks.nasi_quality import SPACE_TRACE, TRACE, Answer, Job, Journal, Study, connected, gain, relations
+from benchmarks.nasi_quality import SPACE_TRACE, TRACE, Answer, Job, Journal, Study, connected, gain, line, relations
 from initio.data import Noise
 from initio.errors import InputError
 from initio.search import Problem
@@ -78,8 +78,14 @@ def test_a_torn_last_line_is_run_again_and_a_damaged_one_refused(
 
 
 def test_accuracies_are_better_when_larger_and_errors_when_smaller() -> None:
-    assert gain(("C10", "C100"), [(93.0, 70.0)], [(92.0, 70.5)]).startswith("default beats parameter count: +0.50")
-    assert gain(("test error",), [(7.0,)], [(6.5,)]).startswith("default does not beat parameter count: -0.50")
+    one, other = [(93.0, 70.0), (93.2, 70.0)], [(92.0, 70.5), (92.2, 70.5)]
+    assert gain(("C10", "C100"), one, other).startswith("default beats parameter count: +0.50±0.14")
+    assert gain(("test error",), [(7.0,)] * 2, [(6.5,)] * 2).startswith("default does not beat parameter count: -0.50")
+
+
+def test_one_seed_has_neither_deviation_nor_error() -> None:
+    assert line("x", [(93.0, 70.0)]).endswith(" 93.00 / 70.00")
+    assert "one seed has no error" in gain(("C10",), [(93.0,)], [(92.0,)])
 
 
 def test_traces_of_the_space_may_have_none_and_are_connected() -> None:

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -220,7 +221,9 @@ def test_store_info_and_diff(scored: Path, capsys: pytest.CaptureFixture[str]) -
         main(["store", "diff", "scores.db", "other.db"])
     assert stop.value.code == 1
     out = capsys.readouterr().out
+    assert out.startswith("scores in scores.db | in other.db\n")
     assert "absent" in out
+    assert "channels=" in out
     assert "more\n" in out
     assert out.endswith(" scores differ\n")
 
@@ -236,3 +239,9 @@ def test_store_pack(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_is_added_to_scores_that_come_with_initio(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "'nb201' names scores that come with Initio" in fail(capsys, "store", "nb201", "--add", "scores.db")
     assert not Path("nb201").exists()
+
+
+def test_the_summary_says_why_values_do_not_exist(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one_class = ("--data", "noise:3x8x8:1", "--metrics", "grad,params", "--channels", "2", "--cells", "1")
+    out = run(capsys, "score", "nb201", "--sample", "3", *one_class, "--batch-size", "4")
+    assert re.search(r"^grad +0 +\d +none +\S.*$", out, flags=re.MULTILINE)

@@ -132,7 +132,7 @@ def relate(
     found = [read(store, kind) for kind in kinds]
     networks = frozenset().union(*(values.architectures for values in found if not values.kind.is_cost))
     if not networks:
-        raise InputError("the store has only costs: there is no score to compare with them")
+        raise InputError("only costs were asked for: add a metric of networks, which says whose costs are compared")
     wanted = None if only is None else set(only)
     rows = [row for row in table.rows(networks) if wanted is None or row[1] in wanted]
     if not rows:

@@ -6,6 +6,7 @@ import re
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,13 +228,15 @@ def _ended(progress: Progress) -> str:
 
 
 def _print_summary(found: Iterable[tuple[Architecture, Evaluation]]) -> None:
+    """How many values each metric has, and why the others do not exist."""
     values: dict[str, list[float]] = {}
-    undefined: dict[str, int] = {}
+    why: dict[str, Counter[str]] = {}
     for _, e in found:
         values.setdefault(e.metric, []).extend([] if e.value is None else [e.value])
-        undefined[e.metric] = undefined.get(e.metric, 0) + (e.value is None)
+        why.setdefault(e.metric, Counter()).update([e.flag] if e.value is None else [])
     width = max(map(len, values), default=0)
     print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
     for name, numbers in values.items():
         median = f"{statistics.median(numbers):12.6g}" if numbers else f"{'none':>12}"
-        print(f"{name:<{width}}  {len(numbers):>9,}  {undefined[name]:>9,}  {median}")
+        reason = f"  {why[name].most_common(1)[0][0]}" if why[name] else ""
+        print(f"{name:<{width}}  {len(numbers):>9,}  {why[name].total():>9,}  {median}{reason}")

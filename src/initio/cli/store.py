@@ -84,6 +84,8 @@ def _print_differences(a: Path, b: Path) -> int:
         scores = len(first)
         for left, right in differences(first, second):
             count += 1
+            if count == 1:
+                print(f"scores in {a} | in {b}")
             if count <= SHOWN:
                 print(_difference(left, right))
     if count > SHOWN:
@@ -95,8 +97,9 @@ def _print_differences(a: Path, b: Path) -> int:
 def _difference(left: Evaluation | None, right: Evaluation | None) -> str:
     which = left or right
     assert which is not None
+    made = ", ".join(f"{name}={value}" for name, value in which.settings)
     name = f"{which.metric} of {which.architecture.space} {which.architecture.choices}, seed {which.seed}"
-    return f"{name}: {_shown(left)} | {_shown(right)}"
+    return f"{name}: {_shown(left)} | {_shown(right)}\n  {made}{f', data {which.data}' if which.data else ''}"
 
 
 def _shown(e: Evaluation | None) -> str:
