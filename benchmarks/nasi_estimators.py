@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +22,12 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
-from benchmarks.nasi_quality import MODES, PUBLISHED, Table, digest, nb1shot1_table, nb201_table, problem_of
-from initio.benchmarks.surrogate import EPOCHS, Surrogate
+from benchmarks.nasi_quality import MODES, PUBLISHED, Table, digest, problem_of, table_of
+from initio.files import add_line, whole_lines
 from initio.records import Architecture
 from initio.search import Nasi, Problem
 from initio.search.nasi import Fit, design, log, penalised, regress, sharing
-from initio.spaces import GraphSpace, get_space
-from initio.spaces.nb1shot1 import NB1Shot1Space
+from initio.spaces import get_space
 
 SEED = 777  # of the measured architectures, which no search of the tables has
 CANDIDATES = 5000  # of a space that is too large to be listed
@@ -109,21 +107,15 @@ class World:
 def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[dict[str, float | str]]:
     """The first `count` rows; what the file has is not measured again."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = path.read_bytes() if path.exists() else b""
-    whole, _, torn = content.rpartition(b"\n")
-    if torn:  # a crash left half a line
-        os.truncate(path, len(content) - len(torn))
-    rows = [json.loads(line) for line in whole.splitlines()]
+    rows = [json.loads(line) for line in whole_lines(path)]
     found = Parallel(n_jobs=jobs, return_as="generator")(
         delayed(row_of)(problem, step) for step in range(len(rows), count)
     )
-    with path.open("a") as file:
-        for row in found:
-            rows.append(row)
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            if len(rows) % 100 == 0:
-                print(f"{len(rows)} of {count} measured", file=sys.stderr, flush=True)
+    for row in found:
+        rows.append(row)
+        add_line(path, json.dumps(row))
+        if len(rows) % 100 == 0:
+            print(f"{len(rows)} of {count} measured", file=sys.stderr, flush=True)
     return rows[:count]
 
 
@@ -151,19 +143,6 @@ def world(problem: Problem, table: Table, rows: list[dict[str, float | str]]) ->
         sharing=sharing(problem.space.relaxation),
         reached=np.array([table.report(arch) for arch in candidates]),
     )
-
-
-def darts_table(data: Path) -> Table:
-    """What a surrogate of NAS-Bench-301 predicts."""
-    surrogate = Surrogate(data / "nb301_surrogate_yahpo_v1.npz")
-    return Table(("predicted",), lambda arch: (float(surrogate.predict([arch], EPOCHS[-1])[0][0]),))
-
-
-def table_of(space: GraphSpace, data: Path) -> Table:
-    """What is reported of the space's architectures."""
-    if isinstance(space, NB1Shot1Space):
-        return nb1shot1_table(space, data)
-    return darts_table(data) if space.name == "darts" else nb201_table(data)
 
 
 def row(rule: Rule, found: list[tuple[np.ndarray, np.ndarray]]) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +25,16 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import pearsonr, spearmanr
 
+from initio.benchmarks.surrogate import EPOCHS, Surrogate
 from initio.cli.search import Search
 from initio.errors import InputError
+from initio.files import add_line, whole_lines
 from initio.networks import count
 from initio.records import Architecture, settings
 from initio.search import Nasi, Problem
 from initio.search.base import whole_trace
 from initio.search.literal import LiteralNasi
-from initio.spaces import NB101, get_space
+from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
 
 MODES = {"data": ("cifar", "true"), "random labels": ("cifar", "random"), "noise": ("noise", "true")}
@@ -77,6 +78,19 @@ def nb1shot1_table(space: NB1Shot1Space, data: Path) -> Table:
         return (float(100 - scale * accuracy[np.searchsorted(hashes, key)]),)
 
     return Table(("test error",), report)
+
+
+def darts_table(data: Path) -> Table:
+    """What a surrogate of NAS-Bench-301 predicts."""
+    surrogate = Surrogate(data / "nb301_surrogate_yahpo_v1.npz")
+    return Table(("predicted",), lambda arch: (float(surrogate.predict([arch], EPOCHS[-1])[0][0]),))
+
+
+def table_of(space: GraphSpace, data: Path) -> Table:
+    """What is reported of the space's architectures."""
+    if isinstance(space, NB1Shot1Space):
+        return nb1shot1_table(space, data)
+    return darts_table(data) if space.name == "darts" else nb201_table(data)
 
 
 @lru_cache(maxsize=4)
@@ -193,11 +207,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path, self.answers = path, dict[Job, Answer]()
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = path.read_bytes() if path.is_file() else b""
-        whole, _, torn = content.rpartition(b"\n")
-        if torn:
-            os.truncate(path, len(content) - len(torn))
-        for number, text in enumerate(whole.splitlines(), start=1):
+        for number, text in enumerate(whole_lines(path), start=1):
             try:
                 row = json.loads(text)
                 self.answers[Job(row["method"], row["mode"], row["seed"])] = row["answer"]
@@ -207,10 +217,7 @@ class Journal:
     def add(self, job: Job, answer: Answer) -> None:
         """On disk before the next job's answer is waited for."""
         self.answers[job] = answer
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**vars(job), "answer": answer}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        add_line(self.path, json.dumps({**vars(job), "answer": answer}))
 
 
 @dataclass(frozen=True)
@@ -279,7 +286,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journal")
     options = arguments.parse_args(words)
     space = get_space(options.space)
-    table = nb1shot1_table(space, options.data) if isinstance(space, NB1Shot1Space) else nb201_table(options.data)
+    table = table_of(space, options.data)
     seeds = range(options.seeds)
     default = default_of(space.name)
     methods: dict[str, Nasi | LiteralNasi] = {"default": default}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from initio.errors import InputError
-from initio.files import whole_file, write_text
+from initio.files import add_line, whole_file, whole_lines, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -47,3 +47,14 @@ def test_the_umask_counts(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
+
+
+def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    assert whole_lines(path) == []
+    add_line(path, "ünö")
+    with path.open("ab") as file:
+        file.write(b"tor")
+    assert whole_lines(path) == ["ünö".encode()]
+    add_line(path, "two")
+    assert whole_lines(path) == ["ünö".encode(), b"two"]

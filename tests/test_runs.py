@@ -5,7 +5,6 @@ import pytest
 
 import initio
 from initio.errors import InputError
-from initio.files import whole_file, write_text
 from initio.records import SearchResult, settings
 from initio.runs import Run, load
 from initio.spaces import NB201
@@ -106,20 +105,3 @@ def test_a_newer_result_is_refused(tmp_path: Path) -> None:
     run.result_path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="result.json has format version 99"):
         load(run.folder)
-
-
-def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    write_text(path, "old")
-
-    def broken() -> None:
-        with whole_file(path) as temporary:
-            temporary.write_text("half")
-            raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError, match="stop"):
-        broken()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(InputError, match="the folder .* does not exist"):
-        write_text(tmp_path / "no" / "a.txt", "x")

@@ -9,7 +9,6 @@ what is missing.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -20,6 +19,7 @@ import numpy as np
 
 from initio.benchmarks import Benchmark, open_benchmark
 from initio.errors import InputError
+from initio.files import add_line, whole_lines
 from initio.records import Architecture, Query, SearchResult
 from initio.search import UNSCORED
 from initio.search.queries import Budget, QuerySearch, Task, run_queries
@@ -196,23 +196,15 @@ def _run(
 
 
 def _append(journal: Path, outcome: Outcome) -> None:
-    with journal.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(outcome)) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    add_line(journal, json.dumps(asdict(outcome)))
 
 
 def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:
     """The finished runs; a last line that a crash left half-written is forgotten."""
     found: dict[tuple[str, int], Outcome] = {}
-    if journal is None or not journal.is_file():
+    if journal is None:
         return found
-    content = journal.read_bytes()
-    whole, _, torn = content.rpartition(b"\n")
-    if torn:
-        with journal.open("r+b") as file:
-            file.truncate(len(content) - len(torn))
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(whole_lines(journal), start=1):
         try:
             data = json.loads(line)
             outcome = Outcome(

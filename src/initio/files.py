@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,23 @@ def whole_file(path: Path) -> Iterator[Path]:
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file; none if it is not there. A last one that a crash left half-written is cut off."""
+    content = path.read_bytes() if path.is_file() else b""
+    whole, _, torn = content.rpartition(b"\n")
+    if torn:
+        os.truncate(path, len(content) - len(torn))
+    return whole.splitlines()
+
+
+def add_line(path: Path, line: str) -> None:
+    """Adds a line; it is on disk when this returns."""
+    with path.open("ab") as file:
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
-from initio.files import read_text, write_text
+from initio.files import add_line, read_text, whole_lines, write_text
 from initio.records import (
     Architecture,
     SearchResult,
@@ -178,14 +177,7 @@ class Run:
 
 def _read_lines(path: Path) -> list[Settings]:
     """The rows of a file; a last line that a crash left half-written is cut off."""
-    if not path.is_file():
-        return []
-    content = path.read_bytes()
-    whole, _, torn = content.rpartition(b"\n")
-    if torn:
-        with path.open("r+b") as file:
-            file.truncate(len(content) - len(torn))
-    return [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+    return [_row(path, number, line) for number, line in enumerate(whole_lines(path), start=1)]
 
 
 def _row(path: Path, number: int, line: bytes) -> Settings:
@@ -196,10 +188,7 @@ def _row(path: Path, number: int, line: bytes) -> Settings:
 
 
 def _add_line(path: Path, row: Settings) -> None:
-    with path.open("ab") as file:
-        file.write(json.dumps(settings_to_dict(row), allow_nan=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    add_line(path, json.dumps(settings_to_dict(row), allow_nan=False))
 
 
 @dataclass(frozen=True)

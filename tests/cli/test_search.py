@@ -94,7 +94,14 @@ def test_a_killed_search_resumes_to_the_same_answer(estimator: str, restarts: st
         (["nb201", "--metric", "grad"], "--metric is not an option of nasi"),
         (["nb201", "--method", "random", "--data", "digits", "--pool", "5"], "--pool is not an option of random"),
         (["nb201", "--method", "random", "--data", "digits", "--labels", "random"], "--labels random is not an option"),
-        (["nb201", "--method", "rea", "--data", "digits", "--estimator", "literal"], "--estimator is not an option of"),
+        (
+            ["nb201", "--method", "rea", "--data", "digits", "--estimator", "literal"],
+            "--estimator literal is not an option of",
+        ),
+        (
+            ["nb201", "--data", "digits@8", "--pixels", "16"],
+            "'digits@8' says how large its images are: leave out --pixels",
+        ),
         (["--resume", ""], "--resume needs the folder of a run, not an empty name"),
         (["nb201", "--out", ""], "--out needs the folder of a run, not an empty name"),
         (["nb201", "--resume", "run"], "--resume goes on with the run's own settings: leave out --space"),

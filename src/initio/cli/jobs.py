@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from initio.cli.progress import Clock, Line, Progress
-from initio.records import SearchResult, Settings, settings
+from initio.records import Scalar, SearchResult, Settings, settings
 from initio.runs import Run
 from initio.spaces import GraphSpace, NetworkSettings
 
@@ -27,11 +28,8 @@ class Job(Protocol):
     def resolved(self) -> dict[str, Any]:
         """The settings that the command had left to it."""
 
-    def search(self, run: Run, clock: Clock) -> tuple[SearchResult, str]:
-        """Goes on with what the run has, and says why it chose what it chose."""
-
-    def about(self, result: SearchResult, why: str) -> Settings:
-        """What people want to know of the choice."""
+    def search(self, run: Run, clock: Clock) -> SearchResult:
+        """Goes on with what the run has; the result says what people want to know of the choice."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class AtInitialisation:
     seed: int
     pixels: int | None
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Of the first batch."""
         return self.problem.batch(self.seed).fingerprint
@@ -55,7 +53,7 @@ class AtInitialisation:
         network = self.problem.network
         return chosen | {"channels": network.channels, "cells": network.cells, "pixels": self.pixels}
 
-    def search(self, run: Run, clock: Clock) -> tuple[SearchResult, str]:
+    def search(self, run: Run, clock: Clock) -> SearchResult:
         """Row by row."""
         watch = self.problem.stopwatch
         for arch in watch.known.keys() - run.latencies().keys():
@@ -70,16 +68,12 @@ class AtInitialisation:
 
         result = self.strategy.run(self.problem, seed=self.seed, rows=rows, on_row=on_row)
         progress.close()
-        return result, self.strategy.summary(self.problem, result)
-
-    def about(self, result: SearchResult, why: str) -> Settings:
-        """The published network's size, beside the limits."""
-        problem, facts = self.problem, dict[str, Any]()
+        problem, facts = self.problem, {"fingerprint": self.fingerprint}
+        facts["why"] = self.strategy.summary(problem, result)
         if str(problem.limits):
             facts["limits"] = str(problem.limits)
-        if problem.limits.max_latency is not None:
-            facts["latency"] = problem.latency(result.chosen[0])
-        return _about(problem.space, problem.data, result, why, self.fingerprint, facts)
+        latency = {} if problem.limits.max_latency is None else {"latency": problem.latency(result.chosen[0])}
+        return _told(result, problem.space, problem.data, **facts, **latency)
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ class FromTrainings:
     hybrid: Hybrid
     pixels: int | None
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Of the first batch."""
         return self.hybrid.data.batch(self.hybrid.batch_size, self.hybrid.seed).fingerprint
@@ -102,7 +96,7 @@ class FromTrainings:
         budget = {"queries": hybrid.queries, "epochs": hybrid.training.epochs, "pool": hybrid.pool or None}
         return own | size | budget
 
-    def search(self, run: Run, clock: Clock) -> tuple[SearchResult, str]:
+    def search(self, run: Run, clock: Clock) -> SearchResult:
         """Training by training."""
         line = Line()
         result = self.hybrid.run(
@@ -112,21 +106,17 @@ class FromTrainings:
         line.close()
         best = max(float(str(dict(row)["value"])) for row in result.trace)
         trained = f"{result.cost.queries} networks trained for {self.hybrid.training.epochs} epochs"
-        return result, f"best validation accuracy, {best:.2f} %, of {trained}"
-
-    def about(self, result: SearchResult, why: str) -> Settings:
-        """The published network's size."""
-        return _about(self.hybrid.space, self.hybrid.data, result, why, self.fingerprint, {})
+        why = f"best validation accuracy, {best:.2f} %, of {trained}"
+        return _told(result, self.hybrid.space, self.hybrid.data, why=why, fingerprint=self.fingerprint)
 
 
-def _about(
-    space: GraphSpace, data: Data, result: SearchResult, why: str, fingerprint: str, more: dict[str, Any]
-) -> Settings:
-    facts: dict[str, Any] = {"why": why, "data": data.name, "classes": data.classes, "fingerprint": fingerprint}
+def _told(result: SearchResult, space: GraphSpace, data: Data, **facts: Scalar) -> SearchResult:
+    """The result with these facts, the data's, and the size of the published network."""
+    facts |= {"data": data.name, "classes": data.classes}
     if space.images:
         from initio.networks import count
 
         published = NetworkSettings(prune=False, classes=data.classes)
         cost = count(space.network(result.chosen[0], published), published)
         facts |= {"parameters": cost.parameters, "flops": cost.flops}
-    return settings(**facts, **more)
+    return replace(result, about=settings(**facts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -168,8 +168,9 @@ class Search:
         method = QUERY_SEARCHES[self.method]
         used = {"queries", "epochs"} | ({"pool"} if self.method not in UNSCORED else set())
         options = self._options(self.method, method, used)
-        if self.labels != "true":
-            raise InputError(f"--labels {self.labels} is not an option of {self.method}, which trains")
+        for option, default in (("labels", "true"), ("estimator", "regression")):
+            if (given := getattr(self, option)) != default:
+                raise InputError(f"--{option} {given} is not an option of {self.method}, which trains")
         space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
         channels, cells, _ = _scoring(space)
         data = load(self.data, pixels=self._side(space))
@@ -204,8 +205,6 @@ class Search:
         refused = given.keys() - own - used - ALWAYS
         if self.restarts != 1 and not hasattr(method, "objective"):
             refused |= {"restarts"}
-        if self.estimator != "regression" and not name.endswith(self.estimator):
-            refused |= {"estimator"}
         if refused:
             raise InputError(f"--{min(refused).replace('_', '-')} is not an option of {name}")
         return {option: value for option, value in given.items() if option in own}
@@ -241,6 +240,8 @@ class Search:
 
         if self.pixels is not None and self.pixels < 1:
             raise InputError(f"--pixels must be at least 1, not {self.pixels}")
+        if self.pixels is not None and has_size(self.data):
+            raise InputError(f"{self.data!r} says how large its images are: leave out --pixels")
         return None if has_size(self.data) else _scoring(space)[2] if self.pixels is None else self.pixels
 
     def _folder(self) -> Path:
@@ -255,8 +256,7 @@ def go_on(run: Run, job: Job) -> None:
     """Works on a run until it is finished."""
     with run.locked(), interruptible(run):
         clock = Clock(run.seconds())
-        result, why = job.search(run, clock)
-        run.finish(replace(result, about=job.about(result, why)), clock.seconds())
+        run.finish(job.search(run, clock), clock.seconds())
     report(run)
 
 
