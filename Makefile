@@ -19,7 +19,7 @@ lint: .venv/ready          ## style, formatting and types
 	$(BIN)/mypy
 
 bench: .venv/ready         ## measured claims: ratios, memory, counts
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m studies
 
 docs: .venv/ready          ## rewrite the generated pages under docs/
 	$(BIN)/python -m initio.cli.reference > docs/cli.md

@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 import initio
-from initio.networks import count
+from initio.networks.cost import count
 from initio.report import save_picture
 
 

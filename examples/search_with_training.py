@@ -4,8 +4,8 @@ from pathlib import Path
 
 import initio
 from initio.records import Observation, Query, SearchResult
-from initio.search.queries import Budget, Task, run_queries
-from initio.search.random_search import RandomSearch
+from initio.searches.methods.random_search import RandomSearch
+from initio.searches.queries import Budget, Task, run_queries
 from initio.training import Training, TrainingSettings
 
 

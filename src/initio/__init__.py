@@ -15,8 +15,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from initio.api import build as build
-    from initio.api import optimise as optimise
     from initio.data import Dataset as Dataset
     from initio.data import load as load_data  # noqa: F401
     from initio.data import noise as noise
@@ -27,8 +25,10 @@ if TYPE_CHECKING:
     from initio.records import SearchResult as SearchResult
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
-    from initio.runs import load as load
-    from initio.scoring import score as score
+    from initio.runs.api import build as build
+    from initio.runs.api import optimise as optimise
+    from initio.runs.folder import load as load
+    from initio.scores.model import score as score
     from initio.spaces import SPACES as SPACES
     from initio.spaces import ZOO as ZOO
     from initio.spaces import NetworkSettings as NetworkSettings
@@ -52,13 +52,13 @@ _HOME = {  # public name -> module and name there
     "parse": "initio.spaces:parse",
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
-    "build": "initio.api:build",
-    "optimise": "initio.api:optimise",
+    "build": "initio.runs.api:build",
+    "optimise": "initio.runs.api:optimise",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",
-    "load": "initio.runs:load",
-    "score": "initio.scoring:score",
+    "load": "initio.runs.folder:load",
+    "score": "initio.scores.model:score",
 }
 
 __all__ = sorted(_HOME)

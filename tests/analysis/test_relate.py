@@ -10,10 +10,10 @@ import pytest
 from initio import Architecture, Evaluation, InputError
 from initio.analysis.correlation import spearman
 from initio.analysis.relate import Relation, relate
-from initio.benchmarks import Table, open_table
 from initio.records import settings
+from initio.scores.store import Store
 from initio.spaces import NB201
-from initio.store import Store
+from initio.tables import Table, open_table
 
 N = 80
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from initio.benchmarks import open_benchmark
 from initio.cli import COMMANDS, main
-from tests.benchmarks.files import cells101, nats_folder, tfrecord
+from initio.tables import open_benchmark
+from tests.tables.files import cells101, nats_folder, tfrecord
 
 
 @pytest.fixture(autouse=True)

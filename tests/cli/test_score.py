@@ -13,9 +13,9 @@ import pytest
 from initio.cli import main
 from initio.cli.score import Score
 from initio.metrics import METRICS, Options
-from initio.pool import sample
+from initio.scores.pool import sample
+from initio.scores.store import Store
 from initio.spaces import NB201, NetworkSettings
-from initio.store import Store
 
 SMALL = ("--cells", "1", "--channels", "2", "--data", "noise:3x8x8", "--batch-size", "4")
 FEW = ("--metrics", "grad,trace,kappa,params", *SMALL)
@@ -96,7 +96,7 @@ def test_progress_is_a_bar_on_a_terminal(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     from initio.cli.score import Reporter
-    from initio.pool import Progress
+    from initio.scores.pool import Progress
 
     with Reporter() as reporter:
         assert reporter._bar is not None

@@ -13,8 +13,8 @@ import pytest
 
 from initio.cli import main
 from initio.records import SearchResult, Settings, settings
-from initio.runs import Run, load
-from initio.search.restarts import untagged
+from initio.runs.folder import Run, load
+from initio.searches.restarts import untagged
 from initio.spaces import NB201
 
 SMALL = ["--steps", "6", "--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
@@ -224,7 +224,7 @@ def test_a_run_keeps_the_settings_of_its_start(tmp_path: Path, monkeypatch: pyte
     run.result_path.unlink()
     run.trace_path.write_bytes(b"")
     monkeypatch.setattr("initio.cli.search.SCORING", {"nb201": (16, 2, 16)})
-    monkeypatch.setattr("initio.search.nasi.Nasi.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
+    monkeypatch.setattr("initio.searches.methods.nasi.Nasi.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
     assert main(["search", "--resume", str(run.folder)]) == 0
     assert run.result() == first
     assert dict(run.plan().versions)["initio"]
@@ -296,7 +296,7 @@ def test_an_interrupted_search_says_how_to_go_on(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("initio.search.nasi.Nasi.step", interrupt)
+    monkeypatch.setattr("initio.searches.methods.nasi.Nasi.step", interrupt)
     assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "my run")]) == 130
     said = capsys.readouterr().err
     assert f"run in {tmp_path / 'my run'}" in said

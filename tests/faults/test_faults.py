@@ -18,13 +18,13 @@ import pytest
 import torch
 
 import initio
-from benchmarks.score_faults import Kill, command, start, survive, workers_of
 from initio import Architecture, Batch, NetworkSettings, noise
 from initio.cli import main
 from initio.metrics import METRICS, Options
-from initio.pool import Job, sample, score_pool
+from initio.scores.pool import Job, sample, score_pool
+from initio.scores.store import Store, differences
 from initio.spaces import NB201
-from initio.store import Store, differences
+from studies.score_faults import Kill, command, start, survive, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
 BATCH = noise((3, 8, 8), batch_size=4)

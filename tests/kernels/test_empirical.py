@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from initio.autodiff.tape import record
 from initio.kernels.empirical import ntk
-from initio.kernels.tape import record
 from initio.metrics import Options, evaluate
 from initio.records import Batch
 from initio.spaces import NetworkSettings, get_space

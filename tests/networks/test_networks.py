@@ -6,10 +6,11 @@ import torch
 from torch import nn
 
 from initio import InputError, NetworkSettings, build
-from initio.graphs import Op
-from initio.networks import OPERATIONS, count, initialise
 from initio.networks.build import copied
-from initio.networks.operations import FactorizedReduce, Kit, Zero
+from initio.networks.cost import count
+from initio.networks.graphs import Op
+from initio.networks.initialise import initialise
+from initio.networks.operations import OPERATIONS, FactorizedReduce, Kit, Zero
 from initio.spaces import NB201
 
 KIT = Kit(NetworkSettings())

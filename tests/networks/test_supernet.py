@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from initio.autodiff.pearlmutter import Tape
 from initio.errors import InputError
-from initio.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Mixed, Op, choose, prune
-from initio.kernels.pearlmutter import Tape
-from initio.networks import GraphModule
+from initio.networks.build import GraphModule
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Mixed, Op, choose, prune
 from initio.networks.operations import Kit
 from initio.networks.supernet import Supernet
 from initio.records import Architecture

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from initio import Architecture, InputError, from_json, to_json
-from initio.networks import count
+from initio.networks.cost import count
 from initio.spaces import SPACES, GraphSpace, NetworkSettings, Space, get_space, parse
 from tests.spaces.cases import CASES, INPUT
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from initio import InputError, build
-from initio.networks import DropPath, count, set_drop_path
+from initio.networks.cost import count
+from initio.networks.operations import DropPath, set_drop_path
 from initio.spaces import DARTS, ZOO, Genotype, NetworkSettings, parse
 from initio.spaces.darts import NODES, OPS
 

@@ -3,9 +3,8 @@ from random import Random
 import pytest
 
 from initio.errors import InputError
-from initio.graphs import Op
+from initio.networks.graphs import NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import NetworkSettings
 from initio.spaces.mlp import mlp_space
 
 

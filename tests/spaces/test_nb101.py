@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from initio.errors import InputError
-from initio.graphs import Graph, Op
+from initio.networks.graphs import Graph, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import GraphSpace, NetworkSettings
+from initio.spaces.base import GraphSpace
 from initio.spaces.nb101 import (
     MAX_TEXT,
     NB101,

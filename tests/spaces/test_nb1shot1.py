@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from initio.errors import InputError
-from initio.spaces.base import NetworkSettings
+from initio.networks.graphs import NetworkSettings
 from initio.spaces.nb1shot1 import NB1SHOT1_S1, NB1SHOT1_S2, NB1SHOT1_S3, NB1Shot1Space
 from initio.spaces.nb101 import NB101, OPS
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from initio import InputError
-from initio.networks import count
+from initio.networks.cost import count
 from initio.spaces import NB201, NetworkSettings
 from initio.spaces.nb201 import graph_key, paper_key
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from initio.analysis.correlation import Agreement, agreement, correlations, kendall, spearman
 from initio.analysis.hnas_bounds import BOUNDS, Bound, TradeOff, best_trade_off, bound
-from initio.benchmarks.tables import Row, Table
 from initio.errors import InputError
-from initio.kinds import Draw, Kind, Values, choose, read
 from initio.metrics import METRICS
 from initio.records import Architecture
-from initio.store import Store
+from initio.scores.kinds import Draw, Kind, Values, choose, read
+from initio.scores.store import Store
+from initio.tables.compact import Row, Table
 
 GRADIENT_METRICS = ("grad", "grad_norm", "snip", "grasp", "trace")  # M of HNAS's bounds, where the store has them
 

@@ -16,9 +16,9 @@ from initio.errors import InputError, did_you_mean
 from initio.files import write_text
 
 if TYPE_CHECKING:
-    from initio.bench import Outcome, Setup, Summary
-    from initio.benchmarks.published import Published
-    from initio.search.queries import QuerySearch
+    from initio.runs.compare import Outcome, Setup, Summary
+    from initio.searches.queries import QuerySearch
+    from initio.tables.published import Published
 
 BASELINES = ("random", "rea")
 
@@ -67,8 +67,8 @@ class Bench:
 
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
-        from initio.bench import run_all, summarise
         from initio.report.curves import save_curves
+        from initio.runs.compare import run_all, summarise
 
         if self.seeds < 1:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
@@ -95,9 +95,9 @@ class Bench:
 
     def setup(self) -> Setup:
         """What the options say about all runs."""
-        from initio.bench import Setup
         from initio.cli.correlate import where_clause
-        from initio.search.queries import Budget
+        from initio.runs.compare import Setup
+        from initio.searches.queries import Budget
 
         queries = 20 if self.queries is None and self.seconds is None else self.queries
         where = tuple(sorted(where_clause(self.where).items()))
@@ -105,7 +105,7 @@ class Bench:
 
     def searches(self) -> dict[str, QuerySearch]:
         """The searches by the label of their row."""
-        from initio.search import QUERY_SEARCHES
+        from initio.searches import QUERY_SEARCHES
 
         names = list(dict.fromkeys(name.strip() for name in self.search.split(",") if name.strip()))
         if names == ["all"]:
@@ -137,7 +137,7 @@ class Bench:
 
     def published(self, searches: dict[str, QuerySearch]) -> list[Published]:
         """What papers report for the same: of searches that select by CIFAR-10, as long as published."""
-        from initio.benchmarks.published import PUBLISHED
+        from initio.tables.published import PUBLISHED
 
         found: list[Published] = []
         if self.dataset != "c10" or self.epochs is not None:

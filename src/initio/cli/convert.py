@@ -20,7 +20,7 @@ class Convert:
 
     def run(self) -> None:
         """Writes the table and prints what it holds."""
-        from initio.benchmarks.convert import convert
+        from initio.tables.convert import convert
 
         source = Path(self.file)
         done = convert(source, self.out or f"{source.name.partition('.')[0] or source.resolve().name}.npz")

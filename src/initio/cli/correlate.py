@@ -10,7 +10,7 @@ from initio.errors import InputError
 
 if TYPE_CHECKING:
     from initio.analysis.relate import Relation
-    from initio.benchmarks import Table
+    from initio.tables import Table
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Correlate:
     def run(self) -> None:
         """Prints how metrics agree with the target, how HNAS's bounds do, and how metrics agree with each other."""
         from initio.analysis.relate import relate
-        from initio.benchmarks import open_table, split_target
-        from initio.store import Store, find_store
+        from initio.scores.store import Store, find_store
+        from initio.tables import open_table, split_target
 
         name, column = split_target(self.target)
         table = open_table(name, self.data)
@@ -83,7 +83,7 @@ class Correlate:
     def _only(self, table: Table) -> list[Any] | None:
         if self.sample is None:
             return None
-        from initio.pool import sample
+        from initio.scores.pool import sample
         from initio.spaces import get_space
 
         return list(sample(get_space(table.space), self.sample, self.seed))

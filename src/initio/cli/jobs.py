@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from initio.cli.progress import Clock, Line, Progress
 from initio.records import Scalar, SearchResult, Settings, settings
-from initio.runs import Run
+from initio.runs.folder import Run
 from initio.spaces import GraphSpace, NetworkSettings
 
 if TYPE_CHECKING:
     from initio.data import Data
-    from initio.hybrid import Hybrid
-    from initio.search import Problem
-    from initio.search import Search as Strategy
+    from initio.runs.hybrid import Hybrid
+    from initio.searches import Problem
+    from initio.searches import Search as Strategy
 
 
 class Job(Protocol):
@@ -114,7 +114,7 @@ def _told(result: SearchResult, space: GraphSpace, data: Data, **facts: Scalar) 
     """The result with these facts, the data's, and the size of the published network."""
     facts |= {"data": data.name, "classes": data.classes}
     if space.images:
-        from initio.networks import count
+        from initio.networks.cost import count
 
         published = NetworkSettings(prune=False, classes=data.classes)
         cost = count(space.network(result.chosen[0], published), published)

@@ -12,13 +12,13 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from initio.records import Architecture, Settings
-from initio.runs import Run
+from initio.runs.folder import Run
 from initio.spaces import GraphSpace
 
 if TYPE_CHECKING:
-    from initio.pool import Progress as ScoringProgress
-    from initio.search import Problem
-    from initio.search import Search as Method
+    from initio.scores.pool import Progress as ScoringProgress
+    from initio.searches import Problem
+    from initio.searches import Search as Method
     from initio.training import TrainingProgress
 
 Leading = Callable[["Problem", list[Settings]], Architecture | None]

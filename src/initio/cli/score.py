@@ -18,8 +18,8 @@ from initio.spaces import NetworkSettings, Space, get_space
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from initio.pool import Job, Progress
     from initio.records import Architecture, Evaluation
+    from initio.scores.pool import Job, Progress
 
 EVERY = 10.0  # seconds between two lines of progress, where there is no terminal
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -85,9 +85,9 @@ class Score:
 
     def run(self) -> None:
         """Scores with progress on stderr, then sums up."""
-        from initio.pool import rows, score_pool
-        from initio.score_files import check_export, export
-        from initio.store import Store
+        from initio.scores.files import check_export, export
+        from initio.scores.pool import rows, score_pool
+        from initio.scores.store import Store
 
         space = get_space(self.space)
         architectures = self._architectures(space)
@@ -105,7 +105,7 @@ class Score:
                 print(f"exported to {self.export}")
 
     def _architectures(self, space: Space) -> list[Architecture]:
-        from initio.pool import everything, read_architectures, sample
+        from initio.scores.pool import everything, read_architectures, sample
 
         if (self.all, self.sample is not None, self.archs is not None).count(True) != 1:
             raise InputError("say which architectures to score: one of --all, --sample N and --archs FILE")
@@ -116,7 +116,7 @@ class Score:
     def _job(self, space: Space) -> Job:
         from initio.data import load
         from initio.metrics import Options, choose
-        from initio.pool import Job
+        from initio.scores.pool import Job
 
         metrics = tuple(metric.name for metric in choose(self.metrics))
         options = Options(
@@ -199,7 +199,7 @@ class Reporter:
 def state(progress: Progress) -> str:
     """How far, how fast, how long.
 
-    >>> from initio.pool import Progress
+    >>> from initio.scores.pool import Progress
     >>> state(Progress("scoring", done=100, total=5260, known=3, seconds=20.0))
     '100 of 5,260, 5.0 a second, 17 min left'
     """

@@ -14,13 +14,13 @@ from initio.cli.jobs import AtInitialisation, FromTrainings, Job
 from initio.cli.progress import Clock, interruptible
 from initio.errors import InputError
 from initio.records import SearchResult, settings
-from initio.runs import Run
+from initio.runs.folder import Run
 from initio.spaces import GraphSpace, NetworkSettings, get_space
 
 if TYPE_CHECKING:
-    from initio.hybrid import Hybrid
-    from initio.search import Problem
-    from initio.search import Search as Strategy
+    from initio.runs.hybrid import Hybrid
+    from initio.searches import Problem
+    from initio.searches import Search as Strategy
 
 # channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
 SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
@@ -135,7 +135,7 @@ class Search:
     def _plan(self, job: Job) -> SearchResult:
         """What was asked, with every default as it is now: a resumed run has the settings of its start."""
         from initio.data.sources import located
-        from initio.search.base import versions
+        from initio.searches.base import versions
 
         asked = asdict(self) | {name: value for name, value in job.resolved().items() if getattr(self, name) is None}
         asked |= {"data": located(self.data), "out": None}
@@ -144,7 +144,7 @@ class Search:
 
     def job(self, run: Run | None = None) -> Job:
         """What the options say, checked; a run that has begun knows some latencies."""
-        from initio.search import QUERY_SEARCHES
+        from initio.searches import QUERY_SEARCHES
 
         if self.method in QUERY_SEARCHES:
             return FromTrainings(hybrid := self.hybrid(), self._side(hybrid.space))
@@ -161,8 +161,8 @@ class Search:
     def hybrid(self) -> Hybrid:
         """What the options say, for a method that trains."""
         from initio.data import load
-        from initio.hybrid import Hybrid
-        from initio.search import QUERY_SEARCHES, UNSCORED
+        from initio.runs.hybrid import Hybrid
+        from initio.searches import QUERY_SEARCHES, UNSCORED
         from initio.training import TrainingSettings
 
         method = QUERY_SEARCHES[self.method]
@@ -182,8 +182,8 @@ class Search:
 
     def strategy(self) -> Strategy:
         """The method with its own settings, and its restarts."""
-        from initio.search import SEARCHES
-        from initio.search.restarts import Restarts
+        from initio.searches import SEARCHES
+        from initio.searches.restarts import Restarts
 
         name = self.method if self.estimator == "regression" else f"{self.method}-{self.estimator}"
         if name not in SEARCHES:
@@ -212,7 +212,7 @@ class Search:
     def problem(self) -> Problem:
         """What the options say, checked."""
         from initio.data import load
-        from initio.search import Limits, Problem
+        from initio.searches import Limits, Problem
 
         if self.depth is not None and self.space != "mlp":
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
@@ -263,7 +263,7 @@ def go_on(run: Run, job: Job) -> None:
 def report(run: Run) -> None:
     """Draws what a finished run chose and says why, and where the run is."""
     from initio.report import draw_text
-    from initio.search.limits import milliseconds
+    from initio.searches.limits import milliseconds
 
     result = run.result()
     arch, about = result.chosen[0], dict(result.about)

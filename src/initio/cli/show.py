@@ -10,7 +10,7 @@ from pathlib import Path
 from initio.errors import InputError
 from initio.files import read_text
 from initio.records import Architecture, SearchResult, from_json
-from initio.runs import Loaded, Run, load
+from initio.runs.folder import Loaded, Run, load
 from initio.spaces import Genotype, NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
 from initio.spaces.darts import DARTS
@@ -114,7 +114,7 @@ def _stability(result: SearchResult) -> dict[str, object]:
     """How often each choice of a run with restarts came out; nothing for another run."""
     if "restarts" not in dict(result.settings):
         return {}
-    from initio.search.restarts import stability  # needs torch
+    from initio.searches.restarts import stability  # needs torch
 
     found = stability(result)
     assert found is not None
@@ -128,7 +128,7 @@ def classes_of(text: str) -> int:
 
 
 def _cost(shown: Architecture | Genotype, classes: int) -> dict[str, object]:
-    from initio.networks import count
+    from initio.networks.cost import count
 
     settings = NetworkSettings(prune=False, classes=classes)
     if isinstance(shown, Genotype):

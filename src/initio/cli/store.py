@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from initio.errors import InputError
 from initio.records import Evaluation
-from initio.store import Group, differences, find_store, is_shipped
-from initio.store import Store as OpenStore
+from initio.scores.store import Group, differences, find_store, is_shipped
+from initio.scores.store import Store as OpenStore
 
 SHOWN = 10  # differences
 
@@ -51,7 +51,7 @@ class Store:
             return
         with OpenStore(find_store(self.path), read_only=True) as store:
             if self.pack is not None:
-                from initio.store import pack
+                from initio.scores.store import pack
 
                 pack(store, Path(self.pack))
                 print(f"packed {len(store):,} scores into {self.pack}")

@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initio.kernels.layers import CHUNK_BYTES, fan_in
+from initio.autodiff.layers import CHUNK_BYTES, fan_in
+from initio.autodiff.tape import BatchNorm, Layer, Tape, record
 from initio.kernels.spectrum import Spectrum
-from initio.kernels.tape import BatchNorm, Layer, Tape, record
 
 Reduction = Literal["label", "sum", "all"]
 Parameterisation = Literal["standard", "ntk"]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initio.kernels.passes import activation_patterns
+from initio.autodiff.passes import activation_patterns
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 CROPS = 1000  # points that `regions` counts patterns on

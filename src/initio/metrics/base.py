@@ -11,13 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from initio.autodiff.layers import CHUNK_BYTES
+from initio.autodiff.parts import Parts
+from initio.autodiff.passes import double_backward
+from initio.autodiff.tape import BatchNorm, NoTangentError, Tape, record
 from initio.errors import InputError
 from initio.kernels import empirical
 from initio.kernels.empirical import Kernel, Parameterisation, Parameters, Reduction, chosen, share
-from initio.kernels.layers import CHUNK_BYTES
-from initio.kernels.parts import Parts
-from initio.kernels.passes import double_backward
-from initio.kernels.tape import BatchNorm, NoTangentError, Tape, record
 
 Loss = Literal["cross_entropy", "mse"]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from initio.kernels.parts import Parts
+from initio.autodiff.parts import Parts
 from initio.metrics.base import Measurement, Metric, Value, needs
 
 RUNS = 5

@@ -11,9 +11,9 @@ import math
 import torch
 from torch import Tensor
 
+from initio.autodiff.layers import fan_in
+from initio.autodiff.tape import Layer, NoTangentError, Tape, record
 from initio.kernels.empirical import is_weight, share
-from initio.kernels.layers import fan_in
-from initio.kernels.tape import Layer, NoTangentError, Tape, record
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 LIPSCHITZ = math.sqrt(2)  # ‖softmax(f) − e_y‖ <= √2: γ of the cross-entropy

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from initio.kernels.passes import outputs_of_redrawn
+from initio.autodiff.passes import outputs_of_redrawn
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 NETWORKS = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from initio.autodiff.passes import positive_flow
 from initio.kernels.empirical import is_weight
-from initio.kernels.passes import positive_flow
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 

@@ -1,17 +1,1 @@
-"""Networks: from a graph to a plain PyTorch module."""
-
-from initio.networks.build import GraphModule, build
-from initio.networks.cost import NetworkCost, count
-from initio.networks.initialise import initialise
-from initio.networks.operations import OPERATIONS, DropPath, set_drop_path
-
-__all__ = [
-    "OPERATIONS",
-    "DropPath",
-    "GraphModule",
-    "NetworkCost",
-    "build",
-    "count",
-    "initialise",
-    "set_drop_path",
-]
+"""Networks: `graphs`, a network as data, without torch; then its module, its cost, its supernet, its export."""

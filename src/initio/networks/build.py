@@ -6,10 +6,9 @@ import copy
 
 from torch import Tensor, nn
 
-from initio.graphs import Graph, Op
+from initio.networks.graphs import Graph, NetworkSettings, Op
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
-from initio.spaces.base import NetworkSettings
 
 
 class GraphModule(nn.Module):

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initio.graphs import Graph, Op
+from initio.networks.graphs import Graph, NetworkSettings, Norm, Op
 from initio.networks.operations import OPERATIONS, Kit
-from initio.spaces.base import NetworkSettings, Norm
 
 Shape = tuple[int, ...]
 _COUNTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)

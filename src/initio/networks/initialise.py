@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initio.spaces.base import Init
+from initio.networks.graphs import Init
 
 
 @torch.no_grad()

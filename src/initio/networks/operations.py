@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from initio.errors import InputError
-from initio.graphs import Op
-from initio.spaces.base import NetworkSettings
+from initio.networks.graphs import NetworkSettings, Op
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from initio.graphs import SUM, ZERO, Graph, Mixed, Op
-from initio.kernels.nodes import Value
-from initio.kernels.pearlmutter import Tape, dual
+from initio.autodiff.nodes import Value
+from initio.autodiff.pearlmutter import Tape, dual
+from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
-from initio.spaces.base import GraphSpace, NetworkSettings
+from initio.spaces.base import GraphSpace
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Supernet(nn.Module):
         """T = ‖∇θ L‖², L the mean cross-entropy, and ∂T/∂h for the gates h of all categoricals, at one-hot gates.
 
         Without `all_options` only the chosen gates have a derivative. With it, the others have it too, at the price of
-        a forward pass and a tangent of every option [see `initio.kernels.pearlmutter`].
+        a forward pass and a tangent of every option [see `initio.autodiff.pearlmutter`].
         """
         places: list[tuple[Mixed, str, list[Maybe], Tensor]] = []
         tape = Tape()

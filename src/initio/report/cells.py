@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from initio.errors import InputError
-from initio.graphs import ZERO
+from initio.networks.graphs import ZERO
 from initio.spaces.base import Cell, Edge
 
 FAMILIES = (  # the first pattern that matches decides

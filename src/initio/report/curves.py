@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from initio.bench import Outcome, mean_curve
 from initio.files import whole_file
+from initio.runs.compare import Outcome, mean_curve
 
 POINTS = 400
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from initio.errors import InputError, did_you_mean
+from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture, from_json
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings, Space
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Space
 from initio.spaces.custom import CustomSpace, space, space_of_modules
 from initio.spaces.darts import DARTS
 from initio.spaces.genotype import Genotype

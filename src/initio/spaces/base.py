@@ -8,21 +8,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from initio.errors import InputError
-from initio.graphs import Graph
+from initio.networks.graphs import Graph, NetworkSettings
 from initio.records import Architecture
 
 if TYPE_CHECKING:
     from torch import nn
 
 MAX_DRAWS = 1_000_000
-
-Norm = Literal["affine", "plain", "none"]
-Init = Literal["lecun", "xavier", "he", "torch"]
 
 
 @dataclass(frozen=True)
@@ -57,59 +53,6 @@ class Cell:
     nodes: tuple[str, ...]
     edges: tuple[Edge, ...]
     n_inputs: int = 1
-
-
-@dataclass(frozen=True)
-class NetworkSettings:
-    """How a network is built around an architecture.
-
-    Args:
-        channels: width of the first stage (of every layer for `mlp`); None takes the space's published value.
-        cells: cells in a stage (`nb201`, `nb101`) or in all (`darts`); None takes the space's published value.
-        classes: number of outputs.
-        shape: shape of one input, channels first.
-        norm: batch norm with scale and offset (`affine`), without (`plain`), or no batch norm at all (`none`).
-        init: N(0, 1/fan_in) `lecun`, N(0, 2/(fan_in + fan_out)) `xavier`, N(0, 2/fan_in) `he`, with zero biases; or
-            the layers' own default, `torch`.
-        prune: leave out operations that cannot influence the output. Published parameter counts include them.
-        auxiliary: add the auxiliary head (`darts` only).
-        drop_path: probability of dropping a path while training (`darts` only).
-    """
-
-    channels: int | None = None
-    cells: int | None = None
-    classes: int = 10
-    shape: tuple[int, ...] = (3, 32, 32)
-    norm: Norm = "affine"
-    init: Init = "lecun"
-    prune: bool = True
-    auxiliary: bool = False
-    drop_path: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("channels", "cells", "classes"):
-            value = getattr(self, name)
-            if not (value is None and name != "classes") and not (_is_whole(value) and value >= 1):
-                raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
-        try:
-            shape = tuple(self.shape)
-        except TypeError:
-            shape = ()
-        if not shape or not all(_is_whole(side) and side >= 1 for side in shape):
-            raise InputError(f"shape must hold positive whole numbers, as in (3, 32, 32), not {self.shape!r}")
-        object.__setattr__(self, "shape", tuple(map(int, shape)))
-        if not (isinstance(self.drop_path, int | float) and 0 <= self.drop_path < 1):
-            raise InputError(f"drop_path must be in [0, 1), not {self.drop_path!r}")
-        for name, allowed in (
-            ("norm", ("affine", "plain", "none")),
-            ("init", ("lecun", "xavier", "he", "torch")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -153,7 +96,7 @@ class Space(ABC):
     def canonical(self, arch: Architecture) -> Architecture:
         """The one representative of all architectures that must get the same score; it may be of a larger space.
 
-        Only rewritings that keep every metric's value are used: those of `initio.graphs.prune`, and renaming nodes.
+        Only rewritings that keep every metric's value are used: those of `networks.graphs.prune`, and renaming nodes.
         Costs (parameters, FLOPs) are counted on the architecture itself, as the published tables do.
         """
         return arch
@@ -300,7 +243,7 @@ class GraphSpace(Space):
 
     def build(self, arch: Architecture, settings: NetworkSettings | None = None, *, seed: int = 0) -> nn.Module:
         """The network as a plain PyTorch module, initialised from `seed`."""
-        from initio.networks import build
+        from initio.networks.build import build
 
         settings = self.resolve(settings or NetworkSettings())
         return build(self.network(self.check(arch), settings), settings, seed=seed)

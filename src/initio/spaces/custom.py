@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError, did_you_mean
+from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, NetworkSettings, Space
+from initio.spaces.base import Cell, Decision, Edge, Space
 
 if TYPE_CHECKING:
     from torch import nn

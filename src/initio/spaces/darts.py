@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from initio.errors import InputError
-from initio.graphs import CONCAT as CONCATENATE
-from initio.graphs import IDENTITY, SUM, Graph, Mixed, Op
+from initio.networks.graphs import CONCAT as CONCATENATE
+from initio.networks.graphs import IDENTITY, SUM, Graph, Mixed, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, GraphSpace, NetworkSettings
+from initio.spaces.base import Cell, Decision, GraphSpace
 from initio.spaces.genotype import LARGE, Genotype, begin_cell, edge_op, stack
 
 OPS = (

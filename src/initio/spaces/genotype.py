@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import CONCAT, IDENTITY, SUM, Builder, Graph, Op
-from initio.spaces.base import Cell, Edge, NetworkSettings
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, Builder, Graph, NetworkSettings, Op
+from initio.spaces.base import Cell, Edge
 
 GENOTYPE_OPS = (
     "max_pool_3x3",

@@ -9,9 +9,9 @@ from functools import cache
 from typing import ClassVar
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import SUM, Builder, Graph, Op
+from initio.networks.graphs import SUM, Builder, Graph, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace
 
 ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")  # sigmoid means sigmoid − 1/2 [Eigen, Table 1]
 SKIPS = ("0", "1")

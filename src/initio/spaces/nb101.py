@@ -23,9 +23,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import CONCAT, SUM, Builder, Graph, Op
+from initio.networks.graphs import CONCAT, SUM, Builder, Graph, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Mixed, Op
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Mixed, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, GraphSpace, NetworkSettings
+from initio.spaces.base import Cell, Decision, GraphSpace
 from initio.spaces.nb101 import MAX_VERTICES, NB101, OPS, PROJECTION, Matrix, Ops, read_spec, vertex_channels
 
 FILLER = OPS.index("conv1x1-bn-relu")  # of the isolated vertex that fills S1 and S2 up to 7 vertices

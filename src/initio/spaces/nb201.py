@@ -10,9 +10,9 @@ from functools import cache
 from itertools import permutations, product
 
 from initio.errors import InputError, did_you_mean
-from initio.graphs import SUM, Builder, Graph, Mixed, Op, prune
+from initio.networks.graphs import SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace, NetworkSettings
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # the order of the text form

@@ -16,7 +16,7 @@ from torch import nn
 from initio.data import Data, Noise
 from initio.errors import InputError
 from initio.files import write_text
-from initio.networks import GraphModule
+from initio.networks.build import GraphModule
 from initio.records import Architecture, Observation, Query
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.training.fit import Examples, Fitted, OnNote, OnProgress, fit

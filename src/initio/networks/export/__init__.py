@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from initio.errors import InputError, did_you_mean
 from initio.files import whole_file
-from initio.graphs import Graph
+from initio.networks.graphs import Graph
 from initio.records import Architecture, to_json
 from initio.spaces import DARTS, Genotype, NetworkSettings, get_space
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from initio.graphs import CONCAT, SUM, ZERO
 from initio.networks.export.expressions import WIDTH, Call
 from initio.networks.export.wiring import Line, Wiring
+from initio.networks.graphs import CONCAT, SUM, ZERO
 
 INDENT = " " * 8
 MAX_INLINE = 3  # summands that are written within the brackets of a call

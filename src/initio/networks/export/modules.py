@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 from initio.errors import InputError
-from initio.graphs import Op
 from initio.networks import operations
 from initio.networks.export.expressions import Call, Values, express
+from initio.networks.graphs import Op
 from initio.networks.operations import OPERATIONS, Kit
 
 WIDTHS = ((12, 20), (13, 22), (14, 25), (17, 24), (19, 31))  # (c_in, c_out) at which operations are read

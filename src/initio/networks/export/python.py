@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from initio.graphs import Graph
 from initio.networks.export.cells import CellClass, write_cells
 from initio.networks.export.expressions import Call, Values, express
 from initio.networks.export.forward import INDENT, write_forward
 from initio.networks.export.modules import Written, class_source, write_operation
 from initio.networks.export.wiring import Line, Wiring, merge, wiring_of
+from initio.networks.graphs import Graph, NetworkSettings
 from initio.networks.operations import Kit, Truncate
-from initio.spaces.base import NetworkSettings
 
 SIZES = 14  # at which the graph is looked at: enough to tell thirds from quarters and their remainders
 MIN_LOOP = 3  # cells of the same kind in a row that are written as a loop

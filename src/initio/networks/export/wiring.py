@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from initio.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Op
 from initio.networks.export.expressions import Values
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Op
 
 STRUCTURE = (SUM, CONCAT, ZERO)  # written as expressions, not as modules
 

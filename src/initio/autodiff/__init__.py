@@ -1,0 +1,1 @@
+"""One recorded forward pass, many backward passes."""

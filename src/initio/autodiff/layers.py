@@ -1,0 +1,238 @@
+"""Layers with weights, as the bilinear maps that they are: z = W * x, and everything their gradients need.
+
+`Geometry` says what `*` is (a convolution of any stride, dilation and grouping, or a linear layer). From the layer's
+input x and the gradient δ of its output come
+
+    W * x          `apply`       the output
+    Wᵀ * δ         `transpose`   the gradient of the input
+    Σ_i δ_i x_iᵀ   `outer`       the gradient of the weights, summed over the batch
+    δ_i x_iᵀ       `per_sample`  the gradient of the weights, one for each sample
+    ⟨δ_i x_iᵀ, δ_j x_jᵀ⟩  `gram` the layer's share of the neural tangent kernel
+
+>>> geometry = Geometry(())
+>>> x, delta = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0]])
+>>> geometry.per_sample(x, delta, (1, 2))
+tensor([[[3., 6.]]])
+>>> geometry.gram(x, delta, (1, 2))
+tensor([[45.]], dtype=torch.float64)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from ctypes import CDLL
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from initio.autodiff import fused
+
+Ints = tuple[int, ...]
+CHUNK_BYTES = 64 << 20  # per-sample gradients of one layer are made in slices of this size
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What joins weights and inputs: a linear layer if `stride` is empty, else a convolution."""
+
+    stride: Ints
+    padding: Ints = ()
+    dilation: Ints = ()
+    groups: int = 1
+
+    # --- the maps ------------------------------------------------------------------------------------------------
+
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """W * x + b."""
+        if not self.stride:
+            return F.linear(x, weight, bias)
+        return torch.convolution(
+            x,
+            weight,
+            bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,
+            [0] * len(self.stride),
+            self.groups,
+        )
+
+    def transpose(self, delta: Tensor, x: Tensor, weight: Tensor, flipped: Tensor | None = None) -> Tensor:
+        """Wᵀ * δ, in the shape of x; those who need it often hand in `flipped(weight)`."""
+        if not self.stride:
+            return delta @ weight
+        flipped = self.flipped(weight) if flipped is None else flipped
+        if flipped is None:
+            return self._backward(delta, x, weight, (True, False, False))[0]
+        reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
+        return Geometry(self.stride, tuple(reach), self.dilation).apply(delta, flipped)
+
+    def flipped(self, weight: Tensor) -> Tensor | None:
+        """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one."""
+        if self.groups != 1 or set(self.stride) != {1}:
+            return None
+        flipped = weight.flip(tuple(range(2, weight.ndim))).transpose(0, 1)
+        return flipped.contiguous(memory_format=torch.channels_last) if flipped.ndim == 4 else flipped
+
+    def outer(self, x: Tensor, delta: Tensor, weight: Tensor) -> Tensor:
+        """Σ_i δ_i x_iᵀ, in the shape of W."""
+        if not self.stride:
+            return delta.flatten(0, -2).T @ x.flatten(0, -2)
+        if lib := self._fused(x, delta):
+            return self._fused_outer(lib, x, delta, tuple(weight.shape), each=False).permute(2, 3, 0, 1)
+        return self._backward(delta, x, weight, (False, True, False))[1]
+
+    def _fused(self, x: Tensor, delta: Tensor) -> CDLL | None:
+        return fused.usable(x, delta) if len(self.stride) == 2 and self.groups == 1 else None
+
+    def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, *, each: bool) -> Tensor:
+        kernel, padding, dilation, stride = (
+            (t[0], t[1]) for t in (shape[2:], self.padding, self.dilation, self.stride)
+        )
+        return fused.outer(lib, x, delta, kernel, padding, dilation, stride, each=each)
+
+    def _backward(
+        self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if mask[1] and not mask[0] and set(weight.shape[2:]) == {1} and not any(self.padding):
+            # A 1x1 kernel of stride s reads every s-th pixel. Torch 2.13 writes out of bounds when it is asked for the
+            # weights' gradient of such a layer with less than 8 channels, channels last; so take the pixels first.
+            x = x[(slice(None), slice(None), *(slice(None, None, s) for s in self.stride))]
+            x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x.contiguous()
+            return Geometry(tuple(1 for _ in self.stride), self.padding, self.dilation, self.groups)._backward_as_is(
+                delta, x, weight, mask
+            )
+        return self._backward_as_is(delta, x, weight, mask)
+
+    def _backward_as_is(
+        self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        out: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
+            delta, x, weight, None, self.stride, self.padding, self.dilation, False, [0] * len(self.stride),
+            self.groups, mask,
+        )  # fmt: skip
+        return out
+
+    # --- one gradient for each sample ----------------------------------------------------------------------------
+
+    def per_sample(self, x: Tensor, delta: Tensor, shape: Ints) -> Tensor:
+        """δ_i x_iᵀ for every sample i: (m, *shape), `shape` that of the weights."""
+        if not self.stride:
+            return torch.bmm(_rows(delta).transpose(1, 2), _rows(x))
+        if lib := self._fused(x, delta):
+            return self._fused_outer(lib, x, delta, shape, each=True).permute(0, 3, 4, 1, 2)
+        offsets = list(itertools.product(*(range(k) for k in shape[2:])))
+        parts = torch.stack(list(self._shifted(x, delta, shape, offsets)), dim=-1)
+        return parts.reshape(len(x), *shape)
+
+    def gram(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int = CHUNK_BYTES) -> Tensor:
+        """K_ij = ⟨δ_i x_iᵀ, δ_j x_jᵀ⟩ in float64, the weights' gradients never all at once."""
+        m = len(x)
+        if not self.stride and _rows(x).shape[1] == 1:  # (a_i·a_j)(δ_i·δ_j): no gradient is formed at all
+            a, d = x.reshape(m, -1), delta.reshape(m, -1)
+            return (a @ a.T).double() * (d @ d.T).double()
+        K = torch.zeros(m, m, dtype=torch.float64)
+        for G in self._slices(x, delta, shape, chunk):
+            K += _symmetric(G.reshape(m, -1))
+        return K
+
+    def squares(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int = CHUNK_BYTES) -> Tensor:
+        """‖δ_i x_iᵀ‖² in float64: the diagonal of `gram`."""
+        return self.dots(x, delta, x, delta, shape, chunk)
+
+    def dots(
+        self, x: Tensor, delta: Tensor, x2: Tensor, delta2: Tensor, shape: Ints, chunk: int = CHUNK_BYTES
+    ) -> Tensor:
+        """⟨δ_i x_iᵀ, δ'_i x'_iᵀ⟩ in float64."""
+        pairs = zip(self._slices(x, delta, shape, chunk), self._slices(x2, delta2, shape, chunk), strict=True)
+        total = torch.zeros(len(x), dtype=torch.float64)
+        for G, H in pairs:
+            total += (G * H).reshape(len(x), -1).sum(1).double()
+        return total
+
+    def _slices(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int) -> Iterator[Tensor]:
+        """The per-sample gradients in slices of at most `chunk` bytes (or one output channel), samples first."""
+        if not self.stride:
+            a, d = _rows(x), _rows(delta)
+            step = max(1, chunk // (len(x) * shape[1] * x.element_size()))
+            for start in range(0, shape[0], step):
+                yield torch.bmm(d[..., start : start + step].transpose(1, 2), a)
+            return
+        lib = self._fused(x, delta)
+        if lib and len(x) * math.prod(shape) * 4 <= chunk:
+            yield self._fused_outer(lib, x, delta, shape, each=True)
+            return
+        offsets = list(itertools.product(*(range(k) for k in shape[2:])))
+        step = max(1, chunk // (len(x) * shape[0] * shape[1] * x.element_size()))
+        for start in range(0, len(offsets), step):
+            parts = list(self._shifted(x, delta, shape, offsets[start : start + step]))
+            yield torch.cat([part.reshape(len(x), -1) for part in parts], dim=1)
+
+    def _shifted(self, x: Tensor, delta: Tensor, shape: Ints, offsets: list[Ints]) -> Iterator[Tensor]:
+        """For each kernel position the matrices Σ_p δ_i(p) x_i(p + position)ᵀ: (m, c_out, c_in/groups)."""
+        m, groups = len(x), self.groups
+        for d, a in self._aligned(x, delta, offsets):
+            if groups == 1:
+                yield torch.bmm(d.transpose(1, 2), a)
+            elif groups == shape[0] and shape[1] == 1:  # depthwise: elementwise, no matrices
+                yield (d * a).sum(1).unsqueeze(2)
+            else:
+                d = d.reshape(m, -1, groups, shape[0] // groups).permute(0, 2, 3, 1).flatten(0, 1)
+                a = a.reshape(m, -1, groups, shape[1]).transpose(1, 2).flatten(0, 1)
+                yield torch.bmm(d, a).reshape(m, shape[0], shape[1])
+
+    def _aligned(self, x: Tensor, delta: Tensor, offsets: list[Ints]) -> Iterator[tuple[Tensor, Tensor]]:
+        """(δ, x shifted) as matrices (m, positions, channels), channels last."""
+        dims = len(self.stride)
+        last = (0, *range(2, 2 + dims), 1)
+        a, d = x.permute(last), delta.permute(last)
+        out = d.shape[1:-1]
+        if any(self.padding):
+            pad = [0, 0]
+            for p in reversed(self.padding):
+                pad += [p, p]
+            a = F.pad(a, pad)
+        if dims == 2 and max(self.stride) == 1 and len(offsets) > 1:
+            yield from self._aligned_flat(a, d, offsets)
+            return
+        d = d.reshape(len(x), -1, d.shape[-1])
+        for offset in offsets:
+            window = [slice(None)]
+            for o, dil, s, n in zip(offset, self.dilation, self.stride, out, strict=True):
+                window.append(slice(o * dil, o * dil + s * (n - 1) + 1, s))
+            yield d, a[tuple(window)].reshape(len(x), -1, a.shape[-1])
+
+    def _aligned_flat(self, a: Tensor, d: Tensor, offsets: list[Ints]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Stride 1: with δ padded to the rows of the padded x, every shift is a view and nothing is copied."""
+        m, height, width = a.shape[:3]
+        d = F.pad(d, (0, 0, 0, width - d.shape[2])).reshape(m, -1, d.shape[-1])
+        positions = d.shape[1]
+        flat = a.reshape(m, height * width, a.shape[-1])
+        for o, p in offsets:
+            start = o * self.dilation[0] * width + p * self.dilation[1]
+            length = min(positions, height * width - start)  # what is cut off lies under padding of δ
+            yield d[:, :length], flat[:, start : start + length]
+
+
+def _rows(t: Tensor) -> Tensor:
+    """(m, ..., features) -> (m, positions, features)."""
+    return t.reshape(len(t), -1, t.shape[-1])
+
+
+def _symmetric(G: Tensor) -> Tensor:
+    """G Gᵀ in float64; rows are summed in blocks of columns, so that float32 sums stay short."""
+    return (G @ G.T).double()
+
+
+def fan_in(shape: Ints) -> int:
+    """Weights behind one output: input channels of the group times kernel positions; 1 for vectors.
+
+    >>> fan_in((16, 8, 3, 3)), fan_in((16,))
+    (72, 1)
+    """
+    return math.prod(shape[1:])

@@ -1,0 +1,100 @@
+"""Shortcuts over the spaces, for users: an architecture knows its space by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from initio.errors import InputError
+from initio.records import Architecture, Observation, SearchResult
+from initio.spaces import DARTS, Genotype, NetworkSettings, Space, get_space, parse
+from initio.spaces import space as own_space
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from initio.searches.queries import QuerySearch
+    from initio.scores.table import Scores
+
+
+def build(arch: Architecture | Genotype | str, *, seed: int = 0, **settings: Any) -> nn.Module:
+    """The network of an architecture, or of its text, as a plain PyTorch module.
+
+    Args:
+        arch: an architecture, a published cell, or the text or name of one.
+        seed: of the weights.
+        settings: the fields of `NetworkSettings`: channels, cells, classes, shape, norm, init, ...
+
+    >>> model = build("darts_v2", channels=4, cells=3, shape=(1, 28, 28))
+    >>> type(model.classifier).__name__
+    'Linear'
+    """
+    arch = parse(arch) if isinstance(arch, str) else arch
+    options = NetworkSettings(**settings)
+    if isinstance(arch, Genotype):
+        from initio.networks.build import build as build_graph
+
+        return build_graph(arch.network(options, *DARTS.size(options)), options, seed=seed)
+    return get_space(arch.space).build(arch, options, seed=seed)
+
+
+def optimise(
+    space: Space | str | Mapping[str, Iterable[Any]],
+    evaluate: Callable[[Architecture], float],
+    *,
+    queries: int = 20,
+    scores: Scores | Mapping[str, Mapping[Architecture, float]] | None = None,
+    pool: Sequence[Architecture] = (),
+    search: QuerySearch | None = None,
+    seed: int = 0,
+) -> SearchResult:
+    """The best architecture that so many evaluations find, by the robust hybrid or another search.
+
+    Args:
+        space: where; its name, or just the decisions with their options if there is nothing to build.
+        evaluate: how good an architecture is, larger is better; never asked twice for the same one.
+        queries: how many evaluations.
+        scores: what is known beforehand, a column a metric; a value that is missing or NaN is undefined.
+        pool: the architectures that may be evaluated; all of the space if empty.
+        search: one of those in `initio.searches.QUERY_SEARCHES`, as in `RandomSearch()`; `Robust()` if nothing is given.
+        seed: of the search.
+
+    >>> options = {"kernel": [1, 3, 5, 7], "width": [8, 16, 32, 64], "skip": [False, True]}
+    >>> found = optimise(options, lambda arch: sum(arch.choices), queries=12)
+    >>> found.chosen[0].choices
+    (3, 3, 1)
+    >>> found.cost.queries
+    12
+    """
+    from initio.searches.queries import Budget, Task, run_queries
+    from initio.searches.methods.robust import Robust
+
+    if isinstance(space, Mapping):
+        space = own_space("decisions", _nothing, **{str(name): options for name, options in space.items()})
+    elif isinstance(space, str):
+        space = get_space(space)
+    if isinstance(search, type | str):
+        raise InputError(f"search must be a search such as RandomSearch(), not {search!r}")
+    known = _scores(scores)
+    for arch in (*pool, *(known.architectures if known else ())):
+        if not isinstance(arch, Architecture):
+            raise InputError(f"pool and scores need architectures, made by space.architecture or parse, not {arch!r}")
+        space.check(arch)
+    task = Task(space, Budget(queries=queries), tuple(pool), known)
+    ask = lambda query: Observation(float(evaluate(query.architecture)))  # noqa: E731
+    return run_queries(search or Robust(), task, ask, seed=seed)
+
+
+def _nothing(**_: Any) -> nn.Module:
+    raise InputError("this space has decisions only: make it with initio.space to build networks")
+
+
+def _scores(given: Scores | Mapping[str, Mapping[Architecture, float]] | None) -> Scores | None:
+    from initio.scores.table import Scores
+
+    if given is None or isinstance(given, Scores):
+        return given
+    if wrong := [name for name, column in given.items() if not isinstance(column, Mapping)]:
+        raise InputError(f"the scores {wrong[0]!r} must be a mapping of architectures to numbers")
+    archs = list(dict.fromkeys(arch for column in given.values() for arch in column))
+    return Scores.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})

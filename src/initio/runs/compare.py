@@ -1,0 +1,273 @@
+"""Many searches on one benchmark, under one budget, for many seeds: what `initio bench` runs.
+
+One run is `run_one(setup, name, search, seed)`: plain data in, an `Outcome` out. Seed s draws the search's own random
+numbers and takes draw s of the scores, each with its own weights and batch; when there are more seeds than draws, each
+metric takes one of its draws at random. Finished runs are kept in a journal, so a command that was killed goes on with
+what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from initio.tables import Benchmark, open_benchmark
+from initio.errors import InputError
+from initio.files import add_line, whole_lines
+from initio.records import Architecture, Query, SearchResult
+from initio.searches import UNSCORED
+from initio.searches.queries import Budget, QuerySearch, Task, run_queries
+from initio.scores.table import Scores, count_draws, pool_scores, read_values
+from initio.scores.store import SHIPPED, Store, find_store
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is the same for all runs.
+
+    Args:
+        benchmark: its name.
+        folder: with the tables.
+        dataset: whose validation accuracy selects.
+        epochs: length of a training; None for the benchmark's default.
+        store: scores of the pool; None for those that come with Initio, if any do.
+        where: which scores, if the store has several kinds.
+        budget: of one run.
+    """
+
+    benchmark: str
+    budget: Budget
+    folder: str | None = None
+    dataset: str = "c10"
+    epochs: int | None = None
+    store: str | None = None
+    where: tuple[tuple[str, str], ...] = ()
+
+    def open(self) -> Benchmark:
+        """The benchmark; opened once in a process."""
+        return _benchmark(self.benchmark, self.folder, self.dataset, self.epochs)
+
+    @property
+    def draws(self) -> int:
+        """How many draws the scores have; 0 without scores."""
+        path = self._store()
+        return 0 if path is None else count_draws(_values(path, self.open().space.name, self.where))
+
+    def scores(self, seed: int) -> Scores | None:
+        """The scores that the run of this seed gets."""
+        path = self._store()
+        if path is None or not self.draws:
+            return None
+        return _scores(self, path, seed)
+
+    def _store(self) -> Path | None:
+        if self.store is not None:
+            return find_store(self.store)
+        shipped = SHIPPED / f"{self.open().space.name}.db.xz"
+        return shipped if shipped.is_file() else None
+
+
+@lru_cache(maxsize=4)
+def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Benchmark:
+    return open_benchmark(name, folder, dataset=dataset, epochs=epochs)
+
+
+@lru_cache(maxsize=4)
+def _values(path: Path, space: str, where: tuple[tuple[str, str], ...]) -> Any:
+    from initio.spaces import get_space
+
+    with Store(path, read_only=True) as store:
+        return read_values(store, get_space(space), dict(where))
+
+
+@lru_cache(maxsize=32)
+def _scores(setup: Setup, path: Path, draw: int) -> Scores:
+    benchmark = setup.open()
+    values = _values(path, benchmark.space.name, setup.where)
+    return pool_scores(values, benchmark.space, benchmark.architectures or (), draw=draw)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One search's run with one seed, seen with the eyes of the report."""
+
+    search: str
+    seed: int
+    choices: tuple[int, ...]
+    validation: float
+    regret: float | None  # by the validation that the search may see; None where the best is not known
+    rank: int | None
+    report: dict[str, float]
+    queries: int
+    found_at: int  # the query that gave the final answer
+    published_seconds: float
+    seconds: float
+    curve: tuple[tuple[int, float, dict[str, float]], ...] = field(repr=False)  # queries, seconds, report of the best
+
+
+def run_one(setup: Setup, name: str, search: QuerySearch, seed: int) -> Outcome:
+    """One run."""
+    benchmark = setup.open()
+    validation, report = benchmark.validation, benchmark.report
+    pool = validation.architectures or ()
+    scores = None if search.name in UNSCORED else setup.scores(seed)
+    task = Task(benchmark.space, setup.budget, pool, scores, validation.epochs)
+    result = run_queries(search, task, validation, seed=seed)
+    chosen = result.chosen[0]
+    rows = [dict(row) for row in result.trace]
+    found = [number for number, row in enumerate(rows, start=1) if _arch(result.space, row) == chosen]
+    return Outcome(
+        search=name,
+        seed=seed,
+        choices=chosen.choices,
+        validation=validation(Query(chosen)).value,
+        regret=report.regret(chosen),
+        rank=report.rank(chosen),
+        report=report(chosen),
+        queries=result.cost.queries,
+        found_at=found[-1] if found else len(rows),
+        published_seconds=result.cost.published_seconds,
+        seconds=result.cost.seconds,
+        curve=tuple(_curve(benchmark, result)),
+    )
+
+
+def _arch(space: str, row: dict[str, Any]) -> Architecture:
+    return Architecture(space, tuple(map(int, row["choices"].split())))
+
+
+def _curve(benchmark: Benchmark, result: SearchResult) -> Iterator[tuple[int, float, dict[str, float]]]:
+    """A point each time the best changes, and one at the end."""
+    last: dict[str, float] | None = None
+    best = (-np.inf, -np.inf)
+    for number, row in enumerate((dict[str, Any](row) for row in result.trace), start=1):
+        strength = (np.inf if row["epochs"] is None else row["epochs"], row["value"])
+        if strength > best:
+            best, last = strength, benchmark.report(_arch(result.space, row))
+            yield number, row["total_seconds"], last
+    if last is not None:
+        yield len(result.trace), result.cost.published_seconds, last
+
+
+# --- all of them -----------------------------------------------------------------------------------------------
+
+
+def run_all(
+    setup: Setup,
+    searches: dict[str, QuerySearch],
+    seeds: Sequence[int],
+    *,
+    workers: int = 1,
+    journal: Path | None = None,
+    on_outcome: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Every search with every seed, those in the journal not again; in the order of searches, then seeds."""
+    if workers < 1:
+        raise InputError(f"the number of workers must be at least 1, not {workers}")
+    done = _read(journal)
+    wanted = [(name, seed) for name in searches for seed in seeds]
+    missing = [pair for pair in wanted if pair not in done]
+    setup.scores(0)  # bad input is refused before anything starts
+    for outcome in _run(setup, searches, missing, workers):
+        if journal is not None:
+            _append(journal, outcome)
+        done[outcome.search, outcome.seed] = outcome
+        if on_outcome:
+            on_outcome(outcome)
+    return [done[pair] for pair in wanted]
+
+
+def _run(
+    setup: Setup, searches: dict[str, QuerySearch], pairs: Sequence[tuple[str, int]], workers: int
+) -> Iterator[Outcome]:
+    if workers == 1 or len(pairs) < 2:
+        yield from (run_one(setup, name, searches[name], seed) for name, seed in pairs)
+        return
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
+    yield from parallel(delayed(run_one)(setup, name, searches[name], seed) for name, seed in pairs)
+
+
+def _append(journal: Path, outcome: Outcome) -> None:
+    add_line(journal, json.dumps(asdict(outcome)))
+
+
+def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:
+    """The finished runs; a last line that a crash left half-written is forgotten."""
+    found: dict[tuple[str, int], Outcome] = {}
+    if journal is None:
+        return found
+    for number, line in enumerate(whole_lines(journal), start=1):
+        try:
+            data = json.loads(line)
+            outcome = Outcome(
+                **{**data, "choices": tuple(data["choices"]), "curve": tuple((n, s, r) for n, s, r in data["curve"])}
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InputError(f"line {number} of {str(journal)!r} is damaged: delete the file to start over") from None
+        found[outcome.search, outcome.seed] = outcome
+    return found
+
+
+# --- summaries ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One search over all its seeds."""
+
+    search: str
+    seeds: int
+    report: dict[str, tuple[float, float | None]]  # mean and standard deviation
+    validation: tuple[float, float | None]
+    regret: float | None
+    in_top_two: int | None  # seeds whose answer is one of the two best by the validation that a search may see
+    queries: float
+    found_at: float  # median
+    published_seconds: float
+    seconds: float
+
+
+def summarise(outcomes: Sequence[Outcome]) -> list[Summary]:
+    """One row a search, in the order of their first run."""
+    names = dict.fromkeys(outcome.search for outcome in outcomes)
+    return [_summary(name, [o for o in outcomes if o.search == name]) for name in names]
+
+
+def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
+    columns = [column for column in runs[0].report if all(column in run.report for run in runs)]
+    regrets = [run.regret for run in runs if run.regret is not None]
+    ranks = [run.rank for run in runs if run.rank is not None]
+    return Summary(
+        search=name,
+        seeds=len(runs),
+        report={column: _mean_std([run.report[column] for run in runs]) for column in columns},
+        validation=_mean_std([run.validation for run in runs]),
+        regret=float(np.mean(regrets)) if len(regrets) == len(runs) else None,
+        in_top_two=sum(rank <= 2 for rank in ranks) if len(ranks) == len(runs) else None,
+        queries=float(np.mean([run.queries for run in runs])),
+        found_at=float(np.median([run.found_at for run in runs])),
+        published_seconds=float(np.mean([run.published_seconds for run in runs])),
+        seconds=float(np.mean([run.seconds for run in runs])),
+    )
+
+
+def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """One value has no deviation."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def mean_curve(runs: Sequence[Outcome], column: str, grid: np.ndarray, *, by: str = "seconds") -> np.ndarray:
+    """The best-so-far value of a column on a grid of costs, one row a run; NaN before a run's first training ends."""
+    rows = np.full((len(runs), len(grid)), np.nan)
+    for row, run in zip(rows, runs, strict=True):
+        for queries, seconds, report in run.curve:
+            row[grid >= (seconds if by == "seconds" else queries)] = report[column]
+    return rows

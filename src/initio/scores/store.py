@@ -1,0 +1,416 @@
+"""Where evaluations live: one SQLite file that several processes may read and write at once.
+
+A score is found by everything it depends on: space, canonical architecture, metric, settings, fingerprint of the data,
+seed of the weights, and version of the metric's code. A score is written once and never changed. All scores of one
+`put` become visible together, so a process killed at any moment leaves whole architectures and a valid file.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from initio.errors import InputError
+from initio.records import Architecture, Batch, Evaluation, Scalar, Settings, settings
+
+STORE_VERSION = 1
+APPLICATION_ID = 0x494E4954  # "INIT": tells a store from any other SQLite file
+PACKED = ".xz"
+SHIPPED = Path(__file__).parent / "shipped"
+PATIENCE = 60.0  # seconds to wait for another process that writes
+
+# A row has 7 columns that name it; the settings' text and the data's description are kept once, beside the scores.
+SCHEMA = (
+    "CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE data (fingerprint TEXT PRIMARY KEY, source TEXT NOT NULL, size INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE scores (
+        space TEXT NOT NULL, choices TEXT NOT NULL, settings INTEGER NOT NULL REFERENCES settings (id),
+        data TEXT NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, seed INTEGER NOT NULL,
+        value REAL, flag TEXT NOT NULL,
+        PRIMARY KEY (space, choices, settings, data, metric, version, seed)
+    ) WITHOUT ROWID""",
+)
+_KEY = "scores.space, scores.choices, settings.text, scores.data, scores.metric, scores.version, scores.seed"
+_ROWS = f"SELECT {_KEY}, scores.value, scores.flag FROM scores JOIN settings ON settings.id = scores.settings"
+
+Known = tuple[str, int, int]  # metric, version, seed
+
+
+@dataclass(frozen=True)
+class Group:
+    """Scores of one space that were made alike: the same settings, data, metric and version."""
+
+    space: str
+    settings: Settings
+    data: str  # fingerprint
+    source: str  # what the fingerprint stands for, empty if not known
+    metric: str
+    version: int
+    architectures: int
+    seeds: int
+    undefined: int  # rows without a value
+    flagged: int  # rows with a flag, those without a value included
+
+
+class Store:
+    """An open store; use it in a `with` block.
+
+    >>> import tempfile
+    >>> score = Evaluation(Architecture("nb201", (3, 0, 1, 0, 2, 4)), "kappa", math.inf, seed=0, flag="singular")
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "scores.db") as store:
+    ...     store.put([score])
+    ...     list(store.evaluations()) == [score]
+    True
+    """
+
+    def __init__(self, path: Path | str, *, read_only: bool = False, patience: float = PATIENCE) -> None:
+        """Opens the file; makes it when it is not there, unless `read_only`."""
+        self.path = Path(path)
+        self._patience = patience
+        self._settings: dict[str, int] = {}
+        if not self.path.parent.is_dir():
+            raise InputError(f"the folder of the store {str(self.path)!r} does not exist")
+        if self.path.is_dir():
+            raise InputError(f"the store {str(self.path)!r} is a folder: give the name of a file")
+        if read_only and not self.path.is_file():
+            raise InputError(f"there is no store {str(self.path)!r}")
+        if not read_only and self.path.suffix == PACKED:
+            raise InputError(f"the packed store {str(self.path)!r} can only be read: write to an .db file")
+        with self._sentences():
+            self._db = self._read_only() if read_only else self._connect(self.path.absolute().as_uri())
+        try:
+            with self._sentences():
+                self._prepare(read_only)
+        except BaseException:
+            self._db.close()
+            raise
+
+    # --- opening -----------------------------------------------------
+
+    def _connect(self, uri: str) -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)
+
+    def _read_only(self) -> sqlite3.Connection:
+        """SQLite cannot read a WAL file in a folder that is write-protected, unless told that nobody writes."""
+        if self.path.suffix == PACKED:
+            return self._unpacked()
+        uri = self.path.absolute().as_uri() + "?mode=ro"
+        try:
+            db = self._connect(uri)
+            try:
+                db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            except sqlite3.Error:
+                db.close()
+                raise
+        except sqlite3.OperationalError:
+            if Path(f"{self.path}-wal").exists():
+                raise
+            db = self._connect(uri + "&immutable=1")
+        return db
+
+    def _unpacked(self) -> sqlite3.Connection:
+        try:
+            raw = bytearray(lzma.decompress(self.path.read_bytes()))
+        except (lzma.LZMAError, EOFError):
+            raise InputError(f"the packed store {str(self.path)!r} is damaged") from None
+        raw[18:20] = b"\x01\x01"  # SQLite's file header: no write-ahead log, which memory cannot have
+        db = sqlite3.connect(":memory:")
+        db.deserialize(bytes(raw))
+        return db
+
+    def _prepare(self, read_only: bool) -> None:
+        if not read_only and self._is_new():
+            self._create()
+        version = self._pragma("user_version")
+        if self._pragma("application_id") != APPLICATION_ID or version < 1:
+            raise InputError(f"{str(self.path)!r} is not a store of Initio")
+        if version > STORE_VERSION:
+            raise InputError(
+                f"the store {str(self.path)!r} has version {version}, this Initio reads up to {STORE_VERSION}: "
+                f"install a newer Initio or use another file"
+            )
+        if not read_only:
+            self._db.execute("PRAGMA synchronous = NORMAL")  # never corrupt; only a power cut can lose the last scores
+
+    def _is_new(self) -> bool:
+        """An empty database: just made, or left by a process that was killed before it could make the tables."""
+        empty = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        return bool(empty) and self._pragma("user_version") == 0 and self._pragma("application_id") == 0
+
+    def _create(self) -> None:
+        self._write_ahead()
+        with self._transaction():
+            if self._is_new():  # another process may have been faster
+                for statement in SCHEMA:
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._db.execute(f"PRAGMA user_version = {STORE_VERSION}")
+
+    def _write_ahead(self) -> None:
+        """WAL: readers do not wait for writers. The switch itself does not wait for other processes, so we do."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+
+    def _pragma(self, name: str) -> int:
+        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+
+    # --- writing -----------------------------------------------------
+
+    def put(self, evaluations: Iterable[Evaluation]) -> None:
+        """Writes all or none of them; what the store knows already stays as it is."""
+        rows = list(evaluations)
+        with self._sentences(), self._transaction():
+            self._db.executemany(
+                "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [(*self._row_key(e), e.metric, e.version, e.seed, e.value, e.flag) for e in rows],
+            )
+
+    def describe(self, batch: Batch) -> None:
+        """Remembers what the fingerprint of a batch stands for."""
+        with self._sentences(), self._transaction():
+            self._db.execute(
+                "INSERT INTO data VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (batch.fingerprint, batch.source, len(batch)),
+            )
+
+    def add(self, other: Store) -> int:
+        """Writes all that another store has and this one does not, and says how many scores that were."""
+        before = len(self)
+        with other._sentences():
+            data = other._db.execute("SELECT fingerprint, source, size FROM data").fetchall()
+        with self._sentences(), self._transaction():
+            self._db.executemany("INSERT INTO data VALUES (?, ?, ?) ON CONFLICT DO NOTHING", data)
+        self.put(other.evaluations())
+        return len(self) - before
+
+    def _row_key(self, e: Evaluation) -> tuple[str, str, int, str]:
+        return e.architecture.space, _choices_text(e.architecture), self._settings_id(e.settings), e.data
+
+    def _settings_id(self, values: Settings) -> int:
+        """The number of these settings; inside a transaction that may be rolled back, so only known ones are kept."""
+        text = _settings_text(values)
+        if text not in self._settings:
+            found = self._db.execute("SELECT id FROM settings WHERE text = ?", (text,)).fetchone()
+            if found is None:
+                return int(self._db.execute("INSERT INTO settings (text) VALUES (?)", (text,)).lastrowid or 0)
+            self._settings[text] = int(found[0])
+        return self._settings[text]
+
+    # --- reading -----------------------------------------------------
+
+    def known(self, arch: Architecture, values: Settings, data: str) -> set[Known]:
+        """Which (metric, version, seed) the store has of this architecture."""
+        with self._sentences():
+            rows = self._db.execute(
+                "SELECT metric, version, seed FROM scores WHERE space = ? AND choices = ? AND data = ? "
+                "AND settings = (SELECT id FROM settings WHERE text = ?)",
+                (arch.space, _choices_text(arch), data, _settings_text(values)),
+            )
+            return {(metric, version, seed) for metric, version, seed in rows}
+
+    def of(self, arch: Architecture, values: Settings, data: str) -> dict[Known, Evaluation]:
+        """What the store has of this architecture, by (metric, version, seed)."""
+        with self._sentences():
+            rows = self._db.execute(
+                f"{_ROWS} WHERE scores.space = ? AND scores.choices = ? AND scores.data = ? AND settings.text = ?",
+                (arch.space, _choices_text(arch), data, _settings_text(values)),
+            )
+            found = [self._evaluation(row) for row in rows]
+        return {(e.metric, e.version, e.seed): e for e in found}
+
+    def evaluations(self) -> Iterator[Evaluation]:
+        """All scores, in the order of their keys: the same order for the same scores, however they were written."""
+        with self._sentences():
+            for row in self._db.execute(f"{_ROWS} ORDER BY {_KEY}"):
+                yield self._evaluation(row)
+
+    def of_group(self, group: Group) -> Iterator[Evaluation]:
+        """The scores that a group counts."""
+        with self._sentences():
+            rows = self._db.execute(
+                f"{_ROWS} WHERE scores.space = ? AND settings.text = ? AND scores.data = ? AND scores.metric = ? "
+                f"AND scores.version = ? ORDER BY {_KEY}",
+                (group.space, _settings_text(group.settings), group.data, group.metric, group.version),
+            )
+            for row in rows:
+                yield self._evaluation(row)
+
+    def groups(self) -> list[Group]:
+        """What the store holds, in the order of the keys."""
+        with self._sentences():
+            rows = self._db.execute(
+                "SELECT s.space, t.text, s.data, coalesce(d.source, ''), s.metric, s.version, "
+                "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> '') "
+                "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
+                "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
+            ).fetchall()
+        return [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]
+
+    def __len__(self) -> int:
+        with self._sentences():
+            return int(self._db.execute("SELECT count(*) FROM scores").fetchone()[0])
+
+    def _evaluation(self, row: tuple[Any, ...]) -> Evaluation:
+        space, choices, text, data, metric, version, seed, value, flag = row
+        try:
+            arch = Architecture(space, tuple(int(choice) for choice in choices.split(",") if choice))
+            return Evaluation(arch, metric, value, seed, flag, self._read_settings(text), data, version)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"the store {str(self.path)!r} is damaged: {error}") from None
+
+    def _read_settings(self, text: str) -> Settings:
+        try:
+            return settings(**{name: _scalar(value) for name, value in json.loads(text).items()})
+        except (ValueError, TypeError, AttributeError):
+            raise InputError(f"the store {str(self.path)!r} is damaged: settings {text[:40]!r}") from None
+
+    # --- transactions and errors -----------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")  # waits for other writers here, not in the middle
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._settings.clear()
+            if self._db.in_transaction:  # SQLite has rolled back by itself when the disk is full
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        """SQLite's errors as sentences that name the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InputError(f"the store {str(self.path)!r} {self._reason(str(error))}") from error
+
+    def _reason(self, message: str) -> str:
+        reasons = {
+            "not a database": "is not a store of Initio: it is another kind of file",
+            "full": "cannot grow: the disk is full; the scores written so far are kept",
+            "locked": f"has been locked by another process for {self._patience:.0f} seconds: end it, or try again",
+            "readonly": "cannot be written: the file or its folder is read-only",
+            "read-only": "cannot be written: the file or its folder is read-only",
+            "unable to open": "cannot be opened: check that you may read and write the file and its folder",
+            "disk I/O": "cannot be read or written: the disk is full, a limit is reached, or the disk is failing",
+            "malformed": "is damaged: restore a copy or score again into a new file",
+        }
+        return next((reason for sign, reason in reasons.items() if sign in message), f"cannot be used: {message}")
+
+    def close(self) -> None:
+        """Ends the connection; the last one to close puts everything into the one file."""
+        self._db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+# --- packed stores -----------------------------------------------------
+
+
+def pack(store: Store, path: Path) -> None:
+    """Writes a small copy that can be read but not added to: a file that ends in .xz."""
+    if path.suffix != PACKED:
+        raise InputError(f"a packed store ends in {PACKED}, not {path.name!r}")
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        plain, packed = Path(folder) / "plain.db", Path(folder) / "packed"
+        with store._sentences():
+            store._db.execute("VACUUM INTO ?", (str(plain),))
+        packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9))
+        packed.replace(path)
+
+
+def is_shipped(name: str) -> bool:
+    """Whether scores of this name come with Initio."""
+    return name in _shipped()
+
+
+def _shipped() -> dict[str, Path]:
+    return {file.name.partition(".")[0]: file for file in sorted(SHIPPED.glob(f"*{PACKED}"))}
+
+
+def find_store(name: str) -> Path:
+    """The file `name`, or the scores of that name that come with Initio.
+
+    >>> find_store("no_such_scores.db")
+    Traceback (most recent call last):
+    initio.errors.InputError: there is no store 'no_such_scores.db'...
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = _shipped()
+    if name in shipped:
+        return shipped[name]
+    hint = f", and no scores of that name come with Initio ({', '.join(shipped)} do)" if shipped else ""
+    raise InputError(f"there is no store {name!r}{hint}")
+
+
+# --- comparing -----------------------------------------------------
+
+Pair = tuple[Evaluation | None, Evaluation | None]
+
+
+def differences(first: Store, second: Store) -> Iterator[Pair]:
+    """Scores that only one store has, or whose value or flag differs, as pairs; nothing when the stores are equal."""
+    a, b = first.evaluations(), second.evaluations()
+    left, right = next(a, None), next(b, None)
+    while left is not None or right is not None:
+        if right is None or (left is not None and _order(left) < _order(right)):
+            yield left, None
+            left = next(a, None)
+        elif left is None or _order(right) < _order(left):
+            yield None, right
+            right = next(b, None)
+        else:
+            if left != right:
+                yield left, right
+            left, right = next(a, None), next(b, None)
+
+
+def _order(e: Evaluation) -> tuple[bytes | int, ...]:
+    """The key as SQLite orders it: texts by their bytes."""
+    texts = (e.architecture.space, _choices_text(e.architecture), _settings_text(e.settings), e.data, e.metric)
+    return (*(text.encode() for text in texts), e.version, e.seed)
+
+
+def _choices_text(arch: Architecture) -> str:
+    return ",".join(map(str, arch.choices))
+
+
+def _settings_text(values: Settings) -> str:
+    """JSON with sorted names; an infinity, which JSON lacks, is an object."""
+    return json.dumps({name: _json_value(value) for name, value in sorted(values)}, allow_nan=False)
+
+
+def _json_value(value: Scalar) -> Scalar | dict[str, str]:
+    return {"float": str(value)} if isinstance(value, float) and math.isinf(value) else value
+
+
+def _scalar(value: Any) -> Scalar:
+    scalar: Scalar = float(value["float"]) if isinstance(value, dict) else value
+    return scalar

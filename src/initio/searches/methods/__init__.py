@@ -1,0 +1,1 @@
+"""Searches, one paper a file."""

@@ -1,0 +1,59 @@
+"""Regularised evolution, also ageing evolution (Real et al., 2019): REA in HNAS, Table 4."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+from initio.errors import InputError
+from initio.records import Architecture, Query
+from initio.searches.methods.random_search import draw_new
+from initio.searches.queries import Proposals, Task
+
+STALE = 50  # known children in a row, after which one more decision is changed at once
+
+
+@dataclass(frozen=True)
+class RegularisedEvolution:
+    """The best of a few replaces the oldest of all by a child that differs in one decision.
+
+    The defaults are those of NAS-Bench-201's own baseline. There a child that was trained before is trained and paid
+    for again; here it joins the population with the value that is known, for nothing. In a pool that is a small part of
+    its space the neighbours of a population are soon all known: then children differ in two decisions, or more.
+
+    Args:
+        population: how many architectures are alive; the first ones are random and distinct.
+        sample: how many of them, drawn with replacement, compete to be a parent.
+    """
+
+    population: int = 10
+    sample: int = 3
+
+    name: ClassVar[str] = "rea"
+
+    def __post_init__(self) -> None:
+        if self.sample < 1:
+            raise InputError(f"sample must be at least 1, not {self.sample}")
+        if self.population < self.sample:
+            raise InputError(f"population must be at least sample, {self.sample}, not {self.population}")
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """Random parents first, then one child at a time, until the whole pool was trained."""
+        rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
+        alive: deque[tuple[float, Architecture]] = deque(maxlen=self.population)  # the oldest falls out first
+        stale = 0
+        while not (task.pool and len(seen) == len(task.members)):
+            if len(alive) < self.population:
+                child = draw_new(task, rng, seen)
+                if child is None:
+                    return None
+            else:
+                contest = [rng.choice(alive) for _ in range(self.sample)]
+                _, parent = max(contest, key=lambda member: member[0])
+                child = task.mutate(parent, rng, mutations=1 + stale // STALE)
+            stale = stale + 1 if child in seen else 0
+            seen.add(child)
+            alive.append(((yield Query(child)).value, child))
+        return None

@@ -1,0 +1,132 @@
+"""HNAS: hybrid neural architecture search [Shu et al. 2022, Algorithm 1].
+
+In every step Bayesian optimisation chooses (μ, ν), the architecture of the pool with the smallest bound
+
+    κ/M + μ F(M² − ν),   F(x) = x^{2t}   [HNAS 7]
+
+is trained shortly, and its validation accuracy is what the optimiser learns for (μ, ν). The best one trained is the
+choice. An architecture that was trained before gives way to the next best of the same bound.
+
+Both numbers come without a unit from the unit square: ν is a quantile of the pool's M², and μ says how narrow the band
+around ν is. Where M² is 10^{−w} times as far from ν as the median architecture is, the second term equals the median of
+the first; so μ ∝ 10^{2tw}, and w has the same meaning for any t, metric and space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from initio.analysis.hnas_bounds import TradeOff, bound
+from initio.errors import InputError
+from initio.records import Query
+from initio.searches.models.bayes import GaussianProcess, Optimiser, Point
+from initio.searches.queries import Proposals, Task
+
+BAND = (-1.0, 2.0)  # w: from ten times the median distance to a hundredth of it
+GRID = 5  # probes of ν if the number of queries is not known
+LOGARITHMS = frozenset({"synflow"})  # metrics whose published value is the exponential of Initio's
+
+
+@dataclass(frozen=True)
+class Hnas:
+    """HNAS with any metric as M.
+
+    Args:
+        metric: M, a column of the scores; of a metric with a sign, as GraSP, the size counts [HNAS 3].
+        kappa: κ, a column of the scores.
+        t: F(x) = x^{2t}; 1 in the paper, 1/2 (the distance |M² − ν|) in the authors' code.
+        grid: how many steps probe ν on a grid before the optimiser takes over; None for a quarter of the queries.
+        growth: how many random architectures join the pool in each step (2000 in the authors' code); None for all
+            at once.
+    """
+
+    metric: str = "trace"
+    kappa: str = "kappa"
+    t: float = 1.0
+    grid: int | None = None
+    growth: int | None = None
+
+    name: ClassVar[str] = "hnas"
+
+    def __post_init__(self) -> None:
+        if not self.t > 0:
+            raise InputError(f"t must be positive, not {self.t}")
+        if self.grid is not None and self.grid < 0:
+            raise InputError(f"grid must be at least 0, not {self.grid}")
+        if self.growth is not None and self.growth < 1:
+            raise InputError(f"growth must be at least 1, not {self.growth}")
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """Algorithm 1."""
+        return self.steps(task, seed, GaussianProcess(2, seed, self.start(task)))
+
+    def start(self, task: Task) -> tuple[Point, ...]:
+        """The grid of ν, at the middle of μ."""
+        queries = task.budget.queries
+        n = self.grid if self.grid is not None else GRID if queries is None else queries // 4
+        return tuple(((i + 0.5) / n, 0.5) for i in range(n))
+
+    def trade_off(self, point: Point) -> TradeOff:
+        """What a point of the unit square means.
+
+        >>> Hnas().trade_off((0.3, 0.5))
+        TradeOff(nu=0.3, s=1.0, t=1.0)
+        """
+        nu, width = point
+        w = BAND[0] + (BAND[1] - BAND[0]) * width
+        return TradeOff(nu, 2 * self.t * w, self.t)
+
+    def steps(self, task: Task, seed: int, optimiser: Optimiser) -> Proposals:
+        """Algorithm 1 with any optimiser, until the pool is used up."""
+        scores = task.known_scores(self.name)
+        rows = shuffled(task, seed, self.name)
+        M, kappa = metric_values(self.metric, scores[self.metric])[rows], scores[self.kappa][rows]
+        if np.isnan(M + kappa).all():
+            raise InputError(
+                f"no architecture of the pool has both {self.metric!r} and {self.kappa!r}: score them first"
+            )
+        trained = np.zeros(len(rows), dtype=bool)
+        for step in range(1, len(rows) + 1):
+            point = optimiser.suggest()
+            size = len(rows) if self.growth is None else max(step, min(step * self.growth, len(rows)))
+            order = best_first(bound("non_realisable", M[:size], kappa[:size], self.trade_off(point)))
+            place = next(place for place in order if not trained[place])
+            trained[place] = True
+            seen = yield Query(scores.architectures[rows[place]])
+            optimiser.observe(point, seen.value)
+        return None
+
+
+def shuffled(task: Task, seed: int, method: str) -> np.ndarray:
+    """The rows of scored architectures that may be trained, in random order: so they join, so ties are broken."""
+    scores = task.known_scores(method)
+    order = np.random.default_rng(list(f"{method} {seed}".encode())).permutation(len(scores))
+    rows = np.array([row for row in order if not task.pool or task.allows(scores.architectures[row])], dtype=int)
+    if not len(rows):
+        raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")
+    return rows
+
+
+def metric_values(metric: str, values: np.ndarray) -> np.ndarray:
+    """M up to a factor, which the bound does not feel; NaN where a metric has no value or an infinite one.
+
+    >>> metric_values("synflow", np.array([0.0, 1000.0, np.inf])).tolist()
+    [7.124576406741286e-218, 1.4035922178528375e+217, nan]
+    """
+    M = np.where(np.isfinite(values), values, np.nan)
+    if metric in LOGARITHMS and not np.isnan(M).all():
+        M = np.exp(np.clip(M - np.nanmedian(M), -700, 700))
+    return M
+
+
+def best_first(values: np.ndarray) -> np.ndarray:
+    """Smallest first, infinity behind all numbers and NaN behind infinity; ties as they stand.
+
+    >>> best_first(np.array([np.nan, 2.0, np.inf, 1.0])).tolist()
+    [3, 1, 2, 0]
+    """
+    order: np.ndarray = np.argsort(values, kind="stable")
+    return order

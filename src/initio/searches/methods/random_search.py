@@ -1,0 +1,47 @@
+"""Random search: the baseline that a search has to beat (RS without weight sharing in HNAS, Table 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+from initio.records import Architecture, Query
+from initio.searches.queries import DRAWS, Proposals, Task
+
+LISTABLE = 100_000  # a space of at most so many choices is listed to find what is left of it
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Trains distinct random architectures until the budget or the pool is used up."""
+
+    name: ClassVar[str] = "random"
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """Uniform over the pool without replacement; without a pool, new draws of the space."""
+        rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
+        while (arch := draw_new(task, rng, seen)) is not None:
+            seen.add(arch)
+            yield Query(arch)
+        return None
+
+
+def draw_new(task: Task, rng: Random, seen: Collection[Architecture]) -> Architecture | None:
+    """A random architecture that is not in `seen`, or None when there is none left.
+
+    Drawing again is fast until nearly everything was seen; then what is left is listed, if it can be.
+    """
+    for _ in range(DRAWS):
+        if (arch := task.draw(rng)) not in seen:
+            return arch
+    return rng.choice(left) if (left := [arch for arch in _all(task) if arch not in seen]) else None
+
+
+def _all(task: Task) -> list[Architecture]:
+    if task.pool:
+        return list(task.pool)
+    few = math.prod(len(decision) for decision in task.space.decisions) <= LISTABLE
+    return list(task.space.architectures()) if few else []

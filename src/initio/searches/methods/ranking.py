@@ -1,0 +1,183 @@
+"""Searches that rank before they train: zero-cost argmax, NASWOT, KNAS and Eigen-NAS.
+
+All of them take a pool, random or all that has scores, rank it by one metric at initialisation, train the first k, and
+take the best of these. They differ in metric, size of the pool and k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from initio.errors import InputError
+from initio.records import Architecture, Query
+from initio.searches.queries import Proposals, Task
+
+
+@dataclass(frozen=True)
+class ZeroCost:
+    """Trains what a metric ranks first (Abdelfattah et al., 2021; ZERO-COST in HNAS, Figure 3).
+
+    Args:
+        metric: a column of the scores.
+        k: how many are trained; 1 selects without any training, its one query only tells how good that was.
+        sample: how many random architectures are ranked; None for all that have scores.
+        higher_is_better: the metric's direction; None for what Initio knows about it.
+    """
+
+    metric: str = "trace"
+    k: int = 1
+    sample: int | None = None
+    higher_is_better: bool | None = None
+
+    name: ClassVar[str] = "zero-cost"
+
+    def __post_init__(self) -> None:
+        _check(self.k, self.sample)
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """The first k."""
+        return best_first(task, seed, self.name, self.metric, self.k, self.sample, self.higher_is_better)
+
+
+@dataclass(frozen=True)
+class Naswot:
+    """NASWOT (Mellor et al., 2021; thesis Table 6.1): of N random architectures the one with the largest `naswot`.
+
+    Args:
+        sample: N; 10, 100 and 1000 in the thesis.
+    """
+
+    sample: int = 1000
+
+    name: ClassVar[str] = "naswot"
+
+    def __post_init__(self) -> None:
+        _check(1, self.sample)
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """One query, of the choice."""
+        return best_first(task, seed, self.name, "naswot", 1, self.sample)
+
+
+@dataclass(frozen=True)
+class Knas:
+    """KNAS (Xu et al., 2021; thesis 3.4): the top k by the mean of the gradients' Gram matrix, then the best trained.
+
+    As in the authors' code a pool of 500 is ranked, and networks with the same score (isomorphic cells) count once.
+
+    Args:
+        k: how many are trained; 20 in Eigen-NAS, Table 2.
+        sample: how many random architectures are ranked; None for all that have scores.
+        epochs: length of their trainings; None for the longest there is.
+    """
+
+    k: int = 20
+    sample: int | None = 500
+    epochs: int | None = None
+
+    name: ClassVar[str] = "knas"
+
+    def __post_init__(self) -> None:
+        _check(self.k, self.sample)
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """The first k networks."""
+        return train_fully(task, seed, self.name, "knas", self.k, self.sample, self.epochs)
+
+
+@dataclass(frozen=True)
+class EigenNas:
+    """Eigen-NAS [Eigen, section 5.2]: the top k by the kernel's smallest eigenvalue, then the best trained.
+
+    The paper ranks a random pool by the mean of the diagonal, an upper bound of λ_min: `metric="eigen", sample=500`,
+    the pool of KNAS's code, which it follows. That bound is the size of the kernel, which a learning rate undoes; it
+    ranks cells with exploding gradients first, and the larger the pool, the more of them. λ_min over the mean
+    eigenvalue has no size, and needs no small pool to be of use (docs/results/eigen-nas.md has both).
+
+    Args:
+        k: how many are trained; 20 and 5 in Table 2.
+        sample: how many random architectures are ranked; None for all that have scores.
+        epochs: length of their trainings; None for the longest there is.
+        metric: one of Initio's.
+    """
+
+    k: int = 20
+    sample: int | None = None
+    epochs: int | None = None
+    metric: str = "lambda_relative"
+
+    name: ClassVar[str] = "eigen-nas"
+
+    def __post_init__(self) -> None:
+        _check(self.k, self.sample)
+
+    def propose(self, task: Task, seed: int) -> Proposals:
+        """The first k networks."""
+        return train_fully(task, seed, self.name, self.metric, self.k, self.sample, self.epochs)
+
+
+def best_first(
+    task: Task, seed: int, method: str, metric: str, k: int, sample: int | None, higher: bool | None = None
+) -> Proposals:
+    """Trains the k best of a random pool by one metric."""
+    for arch in ranking(task, f"{method} {seed}", method, metric, sample, higher)[:k]:
+        yield Query(arch)
+    return None
+
+
+def train_fully(
+    task: Task, seed: int, method: str, metric: str, k: int, sample: int | None, epochs: int | None
+) -> Proposals:
+    """Trains the k best networks of a random pool by one metric, of isomorphic architectures only one."""
+    longest = task.epochs[-1] if task.epochs else None
+    networks = set[Architecture]()
+    for arch in ranking(task, f"{method} {seed}", method, metric, sample):
+        if len(networks) == k:
+            break
+        network = task.space.canonical(arch)
+        if network not in networks:
+            networks.add(network)
+            yield Query(arch, longest if epochs is None else epochs)
+    return None
+
+
+def ranking(
+    task: Task, seed: str, method: str, metric: str, sample: int | None = None, higher: bool | None = None
+) -> list[Architecture]:
+    """A random pool of the scored architectures that may be trained, the best by the metric first.
+
+    Ties are in random order; what has no value comes last, behind infinitely bad ones.
+    """
+    scores = task.known_scores(method)
+    values = scores[metric]
+    values = values if is_higher_better(metric, higher) else -values
+    order = np.random.default_rng(list(seed.encode())).permutation(len(scores))
+    allowed = (row for row in order if task.allows(scores.architectures[row])) if task.pool else iter(order)
+    rows = np.array(list(islice(allowed, sample)), dtype=int)
+    if not len(rows):
+        raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")
+    defined = ~np.isnan(values[rows])
+    by_value = np.lexsort((np.where(defined, -values[rows], 0.0), ~defined))  # stable: ties stay shuffled
+    return [scores.architectures[row] for row in rows[by_value]]
+
+
+def is_higher_better(metric: str, given: bool | None = None) -> bool:
+    """The direction of a metric: as given, else as Initio's metric of this name has it."""
+    if given is not None:
+        return given
+    from initio.metrics import METRICS  # imports torch
+
+    if metric not in METRICS:
+        raise InputError(f"{metric!r} is not a metric of Initio: say whether higher_is_better")
+    return METRICS[metric].higher_is_better
+
+
+def _check(k: int, sample: int | None) -> None:
+    if k < 1:
+        raise InputError(f"k must be at least 1, not {k}")
+    if sample is not None and sample < k:
+        raise InputError(f"sample must be at least {k}, the number to train, not {sample}")

@@ -1,0 +1,1 @@
+"""What searches learn with: Gaussian processes, encodings of architectures, a prior from metrics."""

@@ -1,0 +1,104 @@
+"""What `initio search` chooses in darts: cells, their width and depth, parameters, and predicted accuracy.
+
+python -m studies.nasi_darts --data ../shared/data --pictures docs/results
+
+Runs `initio search --seed K` for each seed, in a run folder below --out; a folder that is finished is not run again and
+one that is not is resumed. Accuracies are predictions of a NAS-Bench-301 surrogate, compared with those of 100 random
+cells; the last row is what the largest of as many cells as a search measures reaches, for the same seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from initio.networks.cost import count
+from initio.records import Architecture
+from initio.runs.folder import Run
+from initio.spaces import DARTS, NetworkSettings
+from initio.spaces.base import Cell
+from initio.tables.surrogate import EPOCHS, Surrogate
+from studies.nasi_quality import by_parameters, default_of, digest
+
+RANDOM = 100
+OUTPUT_EDGES = 1  # from a node to the concatenation
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--pictures", type=Path, help="folder for the pictures of the cells")
+    options = parser.parse_args()
+    surrogate = Surrogate(options.data / "nb301_surrogate_yahpo_v1.npz")
+    rng = Random("random darts cells")
+    others = surrogate.predict([DARTS.sample(rng) for _ in range(RANDOM)], EPOCHS[-1])[0]
+    print(f"random: {others.mean():.2f}±{others.std():.2f} % predicted, best of {RANDOM} {others.max():.2f} %\n")
+    print("| seed | width, depth (normal) | width, depth (reduction) | parameters at C = 36 | predicted | percentile |")
+    print("|---|---|---|---|---|---|")
+    default, seeds = default_of("darts"), range(options.seeds)
+
+    def reached(arch: Architecture) -> tuple[float, float]:
+        value = float(surrogate.predict([arch], EPOCHS[-1])[0][0])
+        return value, percentile(value, others)
+
+    found = []
+    for seed in seeds:
+        folder = options.out / f"nasi-darts-seed{seed}-{digest(default)}"
+        arch = search(seed, folder)
+        found.append(reached(arch))
+        shapes = " | ".join("{:.1f}c, {}".format(*shape(cell)) for cell in DARTS.cells(arch))
+        print("| {} | {} | {:.2f}M | {:.2f} | {:.0f} |".format(seed, shapes, size(arch) / 1e6, *found[-1]), flush=True)
+        if options.pictures:
+            shutil.copyfile(folder / "cell.svg", options.pictures / f"nasi-darts-seed{seed}.svg")
+    largest = [reached(by_parameters("darts", options.data, seed, default.steps)) for seed in seeds]
+    for name, rows in (("mean±std", found), (f"most parameters of {default.steps}", largest)):
+        value, place = np.array(rows).T
+        print(f"| {name} | | | | {value.mean():.2f}±{value.std():.2f} | {place.mean():.0f}±{place.std():.0f} |")
+
+
+def search(seed: int, folder: Path) -> Architecture:
+    """What `initio search --seed SEED` chose, in this folder."""
+    if not (folder / "result.json").is_file():
+        begun = (folder / "run.json").is_file()
+        words = ["--resume", str(folder)] if begun else ["--seed", str(seed), "--out", str(folder)]
+        subprocess.run([sys.executable, "-m", "initio", "search", *words], stdout=subprocess.DEVNULL, check=True)
+    return Run.open(folder).result().chosen[0]
+
+
+def shape(cell: Cell) -> tuple[float, int]:
+    """Width in units of the channels c, and depth.
+
+    Width: each node counts by the share of its inputs that are inputs of the cell. Depth: the edges of the longest path
+    from an input to the output.
+    """
+    last = len(cell.nodes) - 1
+    inner = [edge for edge in cell.edges if edge.target != last]
+    width, depth = 0.0, dict.fromkeys(range(cell.n_inputs), 0)
+    for node in range(cell.n_inputs, last):
+        sources = [edge.source for edge in inner if edge.target == node]
+        width += sum(source < cell.n_inputs for source in sources) / len(sources)
+        depth[node] = 1 + max(depth[source] for source in sources)
+    return width, OUTPUT_EDGES + max(depth.values())
+
+
+def size(arch: Architecture) -> int:
+    """Parameters of the published CIFAR network."""
+    settings = NetworkSettings(channels=36, cells=20, prune=False)
+    return int(count(DARTS.network(arch, settings), settings).parameters)
+
+
+def percentile(value: float, others: np.ndarray) -> float:
+    """How many percent of the others are worse."""
+    return 100 * float((others < value).mean())
+
+
+if __name__ == "__main__":
+    main()

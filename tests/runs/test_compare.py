@@ -1,0 +1,154 @@
+"""Many searches on one benchmark: the right numbers, the same whatever the workers, and nothing lost."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from initio import Evaluation, InputError
+from initio.runs.compare import Outcome, Setup, _mean_std, mean_curve, run_all, run_one, summarise
+from initio.cli import main
+from initio.records import settings
+from initio.searches import Budget, RandomSearch, RegularisedEvolution, ZeroCost
+from initio.scores.table import pool_scores, read_values
+from initio.spaces import NB201
+from initio.scores.store import Store
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 300 cells whose accuracy is the number of convolutions, and two draws of a perfect score."""
+    made = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(0)
+    ops = rng.permutation(np.array([a.choices for a in NB201.architectures()], dtype=np.int8))[:300]
+    good = (10.0 * np.isin(ops, (2, 3)).sum(axis=1) + rng.random(300)).astype(np.float32)
+    columns = {f"{kind}_{data}": good for kind in ("val12", "time200") for data in ("c10", "c100", "in16")}
+    columns |= {f"test_{data}_nb201": good + shift for shift, data in enumerate(("c10", "c100", "in16"))}
+    np.savez(made / "nb201_tss.npz", ops=ops, **columns)
+    with Store(made / "scores.db") as store:
+        for seed in (0, 1):
+            scores = {
+                NB201.canonical(NB201.architecture(*map(int, row))): float(v) for row, v in zip(ops, good, strict=True)
+            }
+            store.put(
+                Evaluation(arch, "trace", value, seed, settings=settings(cells=5), data=f"batch{seed}")
+                for arch, value in scores.items()
+            )
+        store._db.executemany("INSERT INTO data VALUES (?, 'a set', 64)", [("batch0",), ("batch1",)])
+    return made
+
+
+@pytest.fixture
+def setup(folder: Path) -> Setup:
+    return Setup("nb201", Budget(queries=15), str(folder), store=str(folder / "scores.db"))
+
+
+def test_an_outcome_is_what_the_table_says(setup: Setup) -> None:
+    outcome = run_one(setup, "random", RandomSearch(), 3)
+    assert outcome.queries == 15
+    assert outcome.report["c100"] == pytest.approx(outcome.validation + 1, abs=1e-4)
+    values = [report["c10"] for _, _, report in outcome.curve]
+    assert values == sorted(values)
+    assert values[-1] == pytest.approx(outcome.validation)
+    assert outcome.curve[-1][0] == 15
+    assert outcome.published_seconds == pytest.approx(outcome.curve[-1][1])
+    assert any(number == outcome.found_at for number, _, _ in outcome.curve)
+
+
+def test_every_seed_has_scores_of_some_draw(setup: Setup, folder: Path) -> None:
+    """The first seeds take one draw each; later ones, for each metric, one of the draws, always the same."""
+    assert setup.draws == 2
+    with Store(folder / "scores.db", read_only=True) as store:
+        values = read_values(store, NB201)
+    (trace,) = values
+    changed = replace(trace, of={(arch, draw): float(trace.draws.index(draw)) for arch, draw in trace.of})
+    taken = [pool_scores([changed], NB201, draw=seed)["trace"] for seed in range(12)]
+    assert [int(column[0]) for column in taken[:2]] == [0, 1]
+    assert {int(column[0]) for column in taken[2:]} == {0, 1}
+    assert all(len(set(column)) == 1 for column in taken)  # a column is one draw
+    assert setup.scores(5) is setup.scores(5)
+
+
+def test_the_same_whatever_the_workers_and_after_a_crash(setup: Setup, tmp_path: Path) -> None:
+    searches = {"random": RandomSearch(), "rea": RegularisedEvolution(), "zero-cost": ZeroCost()}
+    whole = run_all(setup, searches, range(3), journal=tmp_path / "a.jsonl")
+    assert _known(run_all(setup, searches, range(3), workers=2)) == _known(whole)
+    lines = (tmp_path / "a.jsonl").read_bytes()
+    torn = tmp_path / "b.jsonl"
+    torn.write_bytes(lines[: len(lines) // 2])
+    ran: list[Outcome] = []
+    again = run_all(setup, searches, range(3), journal=torn, on_outcome=ran.append)
+    assert _known(again) == _known(whole)
+    assert 0 < len(ran) < 9
+
+
+def _known(outcomes: list[Outcome]) -> list[dict[str, object]]:
+    return [{**vars(o), "seconds": 0} for o in outcomes]
+
+
+def test_a_damaged_journal_is_refused(setup: Setup, tmp_path: Path) -> None:
+    (tmp_path / "j").write_text('{"search": "random"}\n')
+    with pytest.raises(InputError, match="line 1 of .* is damaged: delete the file to start over"):
+        run_all(setup, {"random": RandomSearch()}, range(1), journal=tmp_path / "j")
+
+
+def test_a_summary_is_mean_deviation_and_median(setup: Setup) -> None:
+    outcomes = run_all(setup, {"random": RandomSearch()}, range(5))
+    (row,) = summarise(outcomes)
+    values = [o.report["c10"] for o in outcomes]
+    assert row.report["c10"] == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)))
+    assert row.found_at == np.median([o.found_at for o in outcomes])
+    assert row.in_top_two == sum(o.rank <= 2 for o in outcomes if o.rank is not None)
+
+
+def test_a_curve_steps_up_where_the_best_changes(setup: Setup) -> None:
+    outcome = run_one(setup, "random", RandomSearch(), 0)
+    (row,) = mean_curve([outcome], "c10", np.arange(0, 16.0), by="queries")
+    assert np.isnan(row[0])
+    for number, _, report in outcome.curve:
+        assert row[number] == report["c10"]
+
+
+def test_the_command_writes_the_table_the_runs_and_the_picture(folder: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "out"
+    argv = ["bench", "nb201", "--search", "zero-cost", "random", "--metric", "trace", "--k", "3", "--queries", "5"]
+    argv += ["--seeds", "2", "--data", str(folder), "--store", str(folder / "scores.db"), "--out", str(out)]
+    assert main(argv) == 0
+    printed = capsys.readouterr().out
+    assert "zero-cost, trace, k = 3" in printed
+    assert "published: random (HNAS, Table 4)" in printed
+    assert sorted(file.name for file in out.iterdir()) == ["curves.svg", "runs.csv", "table.md"]
+    assert (out / "table.md").read_text().strip() in printed
+    assert len((out / "runs.csv").read_text().splitlines()) == 1 + 3 * 2  # rea is a baseline
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--search", "hnass"], "there is no search 'hnass' on evaluations"),
+        (["--search", "random", "--metric", "trace"], "--metric is not an option of random, rea"),
+        (["--seeds", "0"], "--seeds must be at least 1, not 0"),
+        (["--queries", "0"], "the number of queries must be at least 1, not 0"),
+        (["--search", "zero-cost", "--metric", "tracce"], "the pool has no scores 'tracce'"),
+        (["--store", "nothing.db"], "there is no store 'nothing.db'"),
+    ],
+)
+def test_bad_input_is_one_sentence(more: list[str], sentence: str, folder: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    argv = ["bench", "nb201", "--search", "random", "--data", str(folder), "--out", str(tmp_path / "out")]
+    argv += [] if "--store" in more else ["--store", str(folder / "scores.db")]
+    assert main([*argv, *more]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("initio: ")
+    assert sentence in error
+
+
+def test_the_journal_is_json(setup: Setup, tmp_path: Path) -> None:
+    run_all(setup, {"random": RandomSearch()}, range(2), journal=tmp_path / "j")
+    assert [json.loads(line)["seed"] for line in (tmp_path / "j").read_text().splitlines()] == [0, 1]
+
+
+def test_one_seed_has_no_deviation() -> None:
+    assert _mean_std([93.0]) == (93.0, None)
+    assert _mean_std([1.0, 3.0]) == (2.0, pytest.approx(2**0.5))

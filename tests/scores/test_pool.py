@@ -1,0 +1,315 @@
+"""Pools: each network once, the same values whoever scores them, nothing lost and nothing scored twice."""
+
+import csv
+import json
+import math
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+import initio
+from initio import Architecture, InputError, NetworkSettings, get_space, noise
+from initio.metrics import Options, evaluate
+from initio.scores.files import COLUMNS, check_export, export
+from initio.scores.pool import (
+    Job,
+    Progress,
+    everything,
+    missing,
+    read_architectures,
+    rows,
+    run_task,
+    sample,
+    score_pool,
+)
+from initio.scores.store import Store, differences
+from initio.spaces import SPACES
+
+NB201 = get_space("nb201")
+BATCH = noise((3, 8, 8), batch_size=4)
+SMALL = NetworkSettings(channels=2, cells=1, shape=BATCH.shape)
+METRICS = ("grad", "trace", "kappa", "naswot")
+
+
+def job(metrics: tuple[str, ...] = METRICS, **changes: object) -> Job:
+    return replace(Job(NB201, BATCH, metrics, SMALL, Options()), **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "scores.db") as opened:
+        yield opened
+
+
+def test_values_are_those_of_the_metrics_on_the_canonical_network(store: Store) -> None:
+    pool = sample(NB201, 4, seed=1)
+    score_pool(job(repeats=2, seed=3), pool, store)
+    for arch, e in rows(job(repeats=2, seed=3), pool, store):
+        assert e.architecture == NB201.canonical(arch)
+        model = NB201.build(e.architecture, SMALL, seed=e.seed)
+        value = evaluate(model, BATCH, METRICS)[e.metric]
+        assert (e.value, e.flag) == (value.value, value.flag)
+    assert {e.seed for e in store.evaluations()} == {3, 4}
+
+
+def test_each_network_is_scored_once_and_costs_are_of_the_architecture_as_written(store: Store) -> None:
+    """A dead operation changes the parameters that are counted, not the network that is scored."""
+    alive = NB201.parse("|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|")
+    dead = NB201.parse("|nor_conv_3x3~0|+|nor_conv_3x3~0|none~1|+|none~0|skip_connect~1|none~2|")
+    assert NB201.canonical(alive) == NB201.canonical(dead)
+    counting, scoring = score_pool(job(("grad", "params", "flops", "layers")), [alive, dead, alive], store)
+    assert (counting.phase, counting.done, scoring.phase, scoring.done) == ("counting", 2, "scoring", 1)
+    found = {(arch, e.metric): e for arch, e in rows(job(("grad", "params")), [alive, dead], store)}
+    assert found[alive, "grad"] is not None
+    assert found[alive, "grad"] == found[dead, "grad"]
+    counted = [found[arch, "params"].value for arch in (alive, dead)]
+    built = [NB201.build(arch, replace(SMALL, prune=False)) for arch in (alive, dead)]
+    assert counted == [sum(p.numel() for p in model.parameters()) for model in built]
+    assert counted[0] < counted[1]  # type: ignore[operator]
+    assert (found[dead, "params"].data, found[dead, "params"].seed) == ("", 0)
+
+
+def test_a_counted_cost_is_what_the_metric_says(store: Store) -> None:
+    arch = sample(NB201, 1, seed=0)[0]
+    names = ("params", "flops", "layers")
+    score_pool(job(names), [arch], store)
+    values = evaluate(NB201.build(arch, replace(SMALL, prune=False)), BATCH, names)
+    assert {e.metric: e.value for e in store.evaluations()} == {name: values[name].value for name in names}
+
+
+def test_the_same_run_again_finds_everything(store: Store) -> None:
+    pool = sample(NB201, 5, seed=0)
+    first = score_pool(job(), pool, store)[0]
+    again = score_pool(job(), reversed(pool), store)[0]
+    assert (first.done, first.known, again.done, again.known) == (first.total, 0, 0, first.total)
+
+
+def test_only_what_is_missing_is_scored(store: Store) -> None:
+    pool = sample(NB201, 3, seed=0)
+    score_pool(job(("grad",)), pool, store)
+    tasks, known = missing(job(("grad", "trace"), repeats=2), pool, store)
+    assert known == [0]
+    assert all(task.metrics == ("grad", "trace") and task.seeds == (0, 1) for task in tasks)
+    tasks, _ = missing(job(("grad", "trace")), pool, store)
+    assert all(task.metrics == ("trace",) for task in tasks)
+    score_pool(job(("grad", "trace"), repeats=2), pool, store)
+    assert missing(job(("grad", "trace"), repeats=2), pool, store)[0] == []
+    assert missing(job(("trace",), seed=1), pool, store)[0] == []  # repeat 1 of seed 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"network": replace(SMALL, channels=3)},
+        {"network": replace(SMALL, init="he")},
+        {"options": Options(reduction="sum")},
+        {"options": Options(dtype="float64")},
+        {"batch": noise((3, 8, 8), batch_size=4, seed=1)},
+        {"seed": 7},
+    ],
+)
+def test_other_settings_never_share_a_score(change: dict[str, object], store: Store) -> None:
+    pool = sample(NB201, 2, seed=0)
+    score_pool(job(), pool, store)
+    before = list(store.evaluations())
+    done = score_pool(job(**change), pool, store)[0]
+    assert (done.known, done.done) == (0, done.total)
+    assert {*before} < {*store.evaluations()}
+
+
+def test_settings_that_only_say_how_do_share(store: Store) -> None:
+    pool = sample(NB201, 2, seed=0)
+    score_pool(job(), pool, store)
+    assert missing(job(options=Options(memory=10**9)), pool, store)[0] == []
+    published = NetworkSettings(channels=NB201.default_channels, cells=NB201.default_cells, shape=BATCH.shape)
+    keys = [
+        [part.settings(job(network=network), pool[0]) for part in job(network=network).parts]
+        for network in (published, NetworkSettings(shape=BATCH.shape))
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_workers_and_order_do_not_change_a_bit(tmp_path: Path) -> None:
+    pool = sample(NB201, 10, seed=0)
+    this = job(("all",), repeats=2)
+    seen: list[Progress] = []
+    with Store(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
+        score_pool(this, pool, one)
+        ended = score_pool(this, reversed(pool), two, workers=2, on_progress=seen.append)
+        assert len(one) > 100
+        assert list(differences(one, two)) == []
+    assert [p.done for p in seen if p.phase == "scoring"] == list(range(ended[-1].total + 1))
+    assert ended[-1].rate > 0
+    assert ended[-1].left == 0
+
+
+def test_global_state_is_left_alone(store: Store) -> None:
+    threads, state = torch.get_num_threads(), torch.random.get_rng_state()
+    score_pool(job(), sample(NB201, 2, seed=0), store)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def build(width: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(192, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)
+    )
+
+
+def test_a_space_of_your_own(store: Store) -> None:
+    own = initio.space("tiny", build, width=[2, 3, 4])
+    pool = list(everything(own))
+    ended = score_pool(job(("grad", "params"), space=own), pool, store)
+    assert [progress.done for progress in ended] == [3, 3]
+    params = [e.value for _, e in rows(job(("params",), space=own), pool, store)]
+    assert params == [sum(p.numel() for p in build(width).parameters()) for width in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("name", [name for name in SPACES if name != "mlp"])
+def test_every_space(name: str, store: Store) -> None:
+    """The representative of an nb1shot1 cell is an nb101 cell, built as one."""
+    space = get_space(name)
+    arch = space.sample(Random(0))
+    network = NetworkSettings(channels=4, cells=2 if name == "darts" else 1, shape=BATCH.shape)
+    this = job(("grad", "params"), space=space, network=network)
+    score_pool(this, [arch], store)
+    found = {e.metric: e for _, e in rows(this, [arch], store)}
+    assert found["params"].architecture == arch
+    assert found["grad"].architecture == space.canonical(arch)
+    assert found["grad"].value is not None
+    assert found["grad"].value > 0
+
+
+# --- which architectures ----------------------------------------------------------------
+
+
+def test_samples() -> None:
+    pool = sample(NB201, 300, seed=0)
+    assert len(set(pool)) == 300
+    assert sample(NB201, 100, seed=0) == pool[:100]
+    rng = Random(0)
+    assert pool[0] == NB201.sample(rng)
+    assert len(set(sample(NB201, 15_000, seed=0))) == 15_000
+    assert sorted(sample(NB201, 15_625, seed=0)) == list(everything(NB201))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "at least 1"), (20_000, "has 15625 architectures"), (10**9, "at most 10,000,000")]
+)
+def test_impossible_samples(count: int, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        sample(NB201, count, seed=0)
+
+
+def test_a_space_too_large_to_score_whole() -> None:
+    with pytest.raises(InputError, match="darts has 1.1e\\+18 architectures, too many to score all"):
+        everything(get_space("darts"))
+
+
+def test_architectures_from_a_file(tmp_path: Path) -> None:
+    pool = sample(NB201, 3, seed=0)
+    path = tmp_path / "pool.txt"
+    lines = ["# mine", NB201.format(pool[0]), "", initio.to_json(pool[1]), NB201.format(pool[0]), NB201.format(pool[2])]
+    path.write_text("\n".join(lines))
+    assert read_architectures(path, NB201) == pool
+    for line, text in [
+        ("|nor_conv~0|", "line 2 of .*pool.txt': an nb201 cell has 3 nodes"),
+        ("darts_v2", "line 2 of .*: the architecture is of space 'darts', not of 'nb201'"),
+        ("nasnet", "line 2 of .*: the published cell lies outside the space nb201"),
+    ]:
+        path.write_text(f"{NB201.format(pool[0])}\n{line}\n")
+        with pytest.raises(InputError, match=text):
+            read_architectures(path, NB201)
+    path.write_text("\n# nothing\n")
+    with pytest.raises(InputError, match="holds no architecture"):
+        read_architectures(path, NB201)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not a text file"):
+        read_architectures(path, NB201)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_architectures(tmp_path / "absent", NB201)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"repeats": 0}, "repeats must be at least 1"),
+        ({"seed": -1}, "the seed must be"),
+        ({"network": NetworkSettings()}, "the network is for 10 classes of inputs \\(3, 32, 32\\), the batch"),
+    ],
+)
+def test_wrong_jobs(change: dict[str, object], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        job(**change)
+
+
+def test_wrong_workers(store: Store) -> None:
+    with pytest.raises(InputError, match="workers must be at least 1"):
+        score_pool(job(), [], store, workers=0)
+
+
+def test_a_task_is_plain_data(store: Store) -> None:
+    """The boundary that joblib carries: everything pickles, and the answer is the same on the other side."""
+    tasks, _ = missing(job(), sample(NB201, 1, seed=0), store)
+    sent = pickle.loads(pickle.dumps((job(), tasks[0])))
+    assert run_task(*sent) == run_task(job(), tasks[0])
+    assert len(pickle.dumps(tasks[0])) < 1000
+
+
+# --- export -----------------------------------------------------------------------------
+
+
+def test_csv_reads_back_to_the_same_bits(tmp_path: Path, store: Store) -> None:
+    pool = [*sample(NB201, 3, seed=0), Architecture("nb201", (0,) * 6)]
+    this = job((*METRICS, "params"))
+    score_pool(this, pool, store)
+    expected = list(rows(this, pool, store))
+    assert len(expected) == len(pool) * 5
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    export(folder / "scores.csv", NB201, rows(this, pool, store))
+    assert [path.name for path in folder.iterdir()] == ["scores.csv"]
+    with (folder / "scores.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert tuple(lines[0]) == COLUMNS
+    for line, (arch, e) in zip(lines, expected, strict=True):
+        assert NB201.parse(line["architecture"]) == arch
+        assert NB201.parse(line["canonical"]) == e.architecture
+        assert (float(line["value"]) if line["value"] else None) == e.value
+        assert (line["metric"], int(line["seed"]), line["flag"], line["data"]) == (e.metric, e.seed, e.flag, e.data)
+        assert json.loads(line["settings"]) == dict(e.settings)
+    assert any(line["flag"] for line in lines)  # of the cell without a path
+
+
+def test_infinities_survive_csv(tmp_path: Path) -> None:
+    e = initio.Evaluation(sample(NB201, 1, seed=0)[0], "kappa", math.inf, 0, "singular")
+    export(tmp_path / "k.csv", NB201, [(e.architecture, e)])
+    with (tmp_path / "k.csv").open(newline="") as file:
+        assert float(next(csv.DictReader(file))["value"]) == math.inf
+
+
+def test_wrong_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, text in [
+        (tmp_path / "scores.xlsx", "to a .csv or a .parquet file"),
+        (tmp_path / "absent" / "scores.csv", "the folder of .* does not exist"),
+    ]:
+        with pytest.raises(InputError, match=text):
+            check_export(path)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(InputError, match="needs pyarrow: pip install 'initio\\[parquet\\]'"):
+        check_export(tmp_path / "scores.parquet")
+
+
+def test_parquet(tmp_path: Path, store: Store) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the optional extra `parquet` is not installed")
+    pool = sample(NB201, 2, seed=0)
+    score_pool(job(), pool, store)
+    export(tmp_path / "scores.parquet", NB201, rows(job(), pool, store))
+    table = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert [row["value"] for row in table] == [e.value for _, e in rows(job(), pool, store)]

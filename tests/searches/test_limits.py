@@ -1,0 +1,101 @@
+"""Limits: counted ones shape what is drawn, a measured one is asked for late and once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+import torch
+
+from initio.data import load
+from initio.errors import InputError
+from initio.networks.cost import count
+from initio.records import Architecture
+from initio.searches import Limits, Nasi, Problem
+from initio.searches.base import climb
+from initio.searches.limits import Stopwatch, forward_seconds
+from initio.searches.methods.literal import LiteralNasi
+from initio.spaces import DARTS, NB201, NetworkSettings
+
+SMALL = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
+PROBLEM = Problem(NB201, load("noise:3x8x8:10"), SMALL, SMALL, batch_size=8)
+DARTS_PROBLEM = Problem(DARTS, load("noise:3x8x8:10"), replace(SMALL, cells=3), replace(SMALL, cells=3), batch_size=8)
+
+
+class Pretended(Stopwatch):
+    """Seconds are the number of 3x3 convolutions; remembers who asked."""
+
+    def seconds(self, space: object, arch: Architecture, network: object) -> float:
+        self.known[arch] = float(arch.choices.count(3))
+        return self.known[arch]
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, DARTS_PROBLEM], ids=lambda problem: problem.space.name)
+def test_tight_limits_are_still_drawn_from(problem: Problem) -> None:
+    """A limit just above the smallest network: chance alone would not find it."""
+    rng = Random(0)
+    smallest = problem._shrink(problem.draw(rng), rng, most=True)
+    limit = count(problem.space.network(smallest, problem.target), problem.target).parameters
+    tight = replace(problem, limits=Limits(max_params=limit))
+    assert tight.accepts(tight.draw(Random(1)))
+    with pytest.raises(InputError, match=f"the smallest has {limit:,} parameters"):
+        replace(problem, limits=Limits(max_params=limit - 1)).draw(Random(1))
+
+
+def test_loose_limits_do_not_change_what_is_drawn() -> None:
+    loose = replace(PROBLEM, limits=Limits(max_params=10**9, max_flops=10**12, max_latency=1e9))
+    assert [loose.draw(Random(k)) for k in range(5)] == [PROBLEM.draw(Random(k)) for k in range(5)]
+    assert not loose.stopwatch.known
+
+
+@pytest.mark.parametrize("search", [Nasi(steps=12), LiteralNasi(steps=3)], ids=lambda search: search.name)
+def test_a_latency_limit_is_kept_with_few_measurements(search: Nasi | LiteralNasi) -> None:
+    problem = replace(PROBLEM, limits=Limits(max_latency=1.0), stopwatch=Pretended())
+    problem.check()
+    result = search.run(problem, seed=0)
+    assert result.chosen[0].choices.count(3) <= 1
+    assert len(problem.stopwatch.known) < 200  # of 4096 without `none`
+    assert search.run(problem, seed=0) == result
+
+
+def test_climbing_asks_for_the_heaviest_first() -> None:
+    problem = replace(PROBLEM, limits=Limits(max_latency=9.0), stopwatch=Pretended())
+    top = climb(problem, NB201.architecture(*[1] * 6), lambda archs: [sum(arch.choices) for arch in archs])
+    assert top == NB201.architecture(*[4] * 6)
+    assert len(problem.stopwatch.known) == 6  # one a step: every first guess is accepted
+
+
+def test_a_latency_that_nothing_keeps_is_refused() -> None:
+    impossible = replace(PROBLEM, limits=Limits(max_latency=1e-9))
+    with pytest.raises(InputError, match="takes .* ms a forward pass here, not at most 1e-06 ms"):
+        impossible.check()
+    with pytest.raises(InputError, match="none of the architectures that were tried has at most"):
+        Nasi(steps=3).run(impossible, seed=0)
+
+
+def test_a_time_is_positive_kept_and_leaves_the_threads_alone() -> None:
+    threads, state = torch.get_num_threads(), torch.random.get_rng_state()
+    arch, heard = NB201.architecture(*[3] * 6), list[tuple[Architecture, float]]()
+    watch = Stopwatch()
+    watch.on_new = lambda arch, seconds: heard.append((arch, seconds))
+    first = watch.seconds(NB201, arch, SMALL)
+    assert first > 0
+    assert watch.seconds(NB201, arch, SMALL) == first
+    assert heard == [(arch, first)]
+    assert Stopwatch({arch: 5.0}).seconds(NB201, arch, SMALL) == 5
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_time_is_the_median_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, threads = iter([100.0, 50.0, 7.0, 1.0, 6.0, 2.0, 5.0, 3.0, 4.0]), []
+
+    def timed(model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> float:
+        threads.append(torch.get_num_threads())
+        assert not model(x).requires_grad
+        assert x.shape == (1, *SMALL.shape)
+        return next(times)
+
+    monkeypatch.setattr("initio.searches.limits._timed", timed)
+    assert forward_seconds(NB201, NB201.architecture(*[3] * 6), SMALL) == 4
+    assert threads == [1] * 9

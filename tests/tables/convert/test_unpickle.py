@@ -1,0 +1,117 @@
+"""Pickles give plain data, and nothing else happens."""
+
+import io
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from initio import InputError
+from initio.tables.convert.unpickle import LeftOut, read_plain, read_torch
+from tests.tables.files import Runs
+
+PLAIN = {
+    "name": "infer.tiny",
+    ("cifar10", 777): [1, 2.5, None, True, (3,)],
+    "seen": {1, 2},
+    "ordered": OrderedDict([(1, "a")]),
+    "bytes": b"\x00\xff",
+}
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_plain_data_reads_back(protocol: int) -> None:
+    assert read_plain(io.BytesIO(pickle.dumps(PLAIN, protocol)), "x") == PLAIN
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("value", [np.float64(1.5), np.float32(2.5), np.int64(-3), np.bool_(True), np.float16(0.5)])
+def test_numbers_of_numpy_become_numbers(value: np.generic, protocol: int) -> None:
+    found = read_plain(io.BytesIO(pickle.dumps([value], protocol)), "x")
+    assert found == [value.item()]
+    assert type(found[0]) is type(value.item())
+
+
+@pytest.fixture
+def witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that appears when a malicious pickle is executed."""
+    monkeypatch.setenv("INITIO_TEST_WITNESS", str(tmp_path / "executed"))
+    return tmp_path / "executed"
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_what_would_run_is_refused(protocol: int, witness: Path) -> None:
+    raw = pickle.dumps({"epochs": Runs()}, protocol)
+    with pytest.raises(InputError, match="x refers to posix.system: refused"):
+        read_plain(io.BytesIO(raw), "x")
+    assert not witness.exists()
+    pickle.loads(raw)
+    assert witness.exists(), "the pickle is not malicious: the test shows nothing"
+
+
+@pytest.mark.parametrize("name", ["eval", "exec", "getattr", "__import__", "open"])
+def test_builtins_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"refers to builtins.{name}: refused"):
+        read_plain(io.BytesIO(f"cbuiltins\n{name}\n(S'1'\ntR.".encode()), "x")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"ctorch._utils\n_rebuild_tensor_v2.__globals__\n(tR.",  # a dotted name
+        b"\x80\x04\x8c\x0btorch._utils\x8c\x1c_rebuild_tensor.__globals__.a\x93.",
+        b"ccollections\nOrderedDict.fromkeys\n(tR.",
+    ],
+)
+def test_no_way_around_by_attributes(raw: bytes) -> None:
+    with pytest.raises(InputError):
+        read_plain(io.BytesIO(raw), "x")
+
+
+def test_a_stand_in_that_was_tampered_with_does_not_outlast_the_file() -> None:
+    """BUILD with (None, {...}) sets attributes: here the maker of an OrderedDict, to another stand-in."""
+    tampered = b"\x80\x02ccollections\nOrderedDict\nN}U\x04makecnumpy\ndtype\ns\x86b."
+    read_plain(io.BytesIO(tampered), "x")
+    assert read_plain(io.BytesIO(pickle.dumps(OrderedDict(a=1))), "x") == {"a": 1}
+
+
+def test_damage_gets_a_sentence() -> None:
+    raw = pickle.dumps(PLAIN)
+    for end in range(len(raw)):
+        with pytest.raises(InputError, match="x is damaged or no pickle of plain data"):
+            read_plain(io.BytesIO(raw[:end]), "x")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_of_torch(zipped: bool, tmp_path: Path, witness: Path) -> None:
+    state = torch.nn.Linear(2, 2).state_dict()  # an OrderedDict with an attribute
+    state["p"] = torch.nn.Parameter(torch.zeros(1))
+    torch.save({"weights": state, "epochs": 12}, tmp_path / "a.pth", _use_new_zipfile_serialization=zipped)
+    found = read_torch(tmp_path / "a.pth")
+    assert found["epochs"] == 12
+    assert list(found["weights"]) == ["weight", "bias", "p"]
+    assert all(isinstance(value, LeftOut) for value in found["weights"].values())
+
+    torch.save({"epochs": Runs()}, tmp_path / "b.pth", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(InputError, match="refers to posix.system: refused"):
+        read_torch(tmp_path / "b.pth")
+    assert not witness.exists()
+
+    whole = (tmp_path / "a.pth").read_bytes()
+    for end in (5, 60, 200):
+        (tmp_path / "c.pth").write_bytes(whole[:end])
+        with pytest.raises(InputError, match=r"c\.pth"):
+            read_torch(tmp_path / "c.pth")
+
+
+def test_what_torch_did_not_save(tmp_path: Path) -> None:
+    (tmp_path / "a.pth").write_bytes(pickle.dumps({"meta_archs": []}))
+    with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
+        archive.writestr("x.txt", "x")
+    for name in ("a.pth", "b.pth"):
+        with pytest.raises(InputError, match="is not a file that torch saved"):
+            read_torch(tmp_path / name)
