@@ -129,7 +129,7 @@ def run_one(setup: Setup, name: str, search: QuerySearch, seed: int) -> Outcome:
         search=name,
         seed=seed,
         choices=chosen.choices,
-        validation=validation(Query(chosen)).value,
+        validation=float(validation(Query(chosen)).value or 0.0),
         regret=report.regret(chosen),
         rank=report.rank(chosen),
         report=report(chosen),
