@@ -73,6 +73,4 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
         return point.load()
     except Exception as error:
         why = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise InputError(
-            f"the {KINDS[point.group.removeprefix('initio.')]} {name!r} cannot be imported: {why}"
-        ) from error
+        raise InputError(f"the {KINDS[kind]} {point.name!r} cannot be imported: {why}") from error
