@@ -28,10 +28,10 @@ from initio.records import (
     Architecture,
     SearchResult,
     Settings,
-    from_json,
-    settings,
     decode,
     encode,
+    from_json,
+    settings,
     to_json,
 )
 from initio.spaces import NetworkSettings, get_space
@@ -182,9 +182,10 @@ def _read_lines(path: Path) -> list[Settings]:
 
 def _row(path: Path, number: int, line: bytes) -> Settings:
     try:
-        return decode(Settings, json.loads(line), "row")
+        row: Settings = decode(Settings, json.loads(line), "row")
     except (ValueError, AttributeError) as error:
         raise InputError(f"line {number} of {str(path)!r} is damaged: {error}") from None
+    return row
 
 
 def _add_line(path: Path, row: Settings) -> None:
