@@ -98,7 +98,7 @@ def in_order(steps: Sequence[S]) -> list[S]:
 
 def encode_step(step: SearchStep) -> dict[str, Any]:
     """A step as JSON values that say what it is."""
-    return {"kind": step.kind()} | encode(step)
+    return {"kind": step.kind(), **encode(step)}
 
 
 def decode_step(kinds: Sequence[type[SearchStep]], data: Any) -> SearchStep:

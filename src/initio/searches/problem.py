@@ -237,14 +237,18 @@ class Problem:
         if not self.pool:
             return None
         if arch not in self._twins:
-            twin = self.space.contains(arch) and self.space.canonical(arch)
-            self._twins[arch] = twin if twin in self.members else None  # type: ignore[assignment]
+            self._twins[arch] = self._twin(arch)
         return self._twins[arch]
 
     @cached_property
     def _twins(self) -> dict[Architecture, Architecture | None]:
         """Answers of `member`: a search looks around the same few cells again and again."""
         return {}
+
+    def _twin(self, arch: Architecture) -> Architecture | None:
+        if self.space.contains(arch) and (twin := self.space.canonical(arch)) in self.members:
+            return twin
+        return None
 
     def mutate(self, arch: Architecture, rng: Random, *, mutations: int = 1) -> Architecture:
         """So many random mutations away, one that may be trained; where the pool has none, a random architecture."""

@@ -130,7 +130,9 @@ class QuerySearch(Search[Trained]):
 
     def n_steps(self, problem: Problem) -> int | None:
         """One a query."""
-        return problem.budget and problem.budget.queries
+        if problem.budget is None:
+            return None
+        return problem.budget.queries
 
     def why(self, problem: Problem, steps: Sequence[Trained], chosen: Architecture) -> str:
         """How good it was."""
