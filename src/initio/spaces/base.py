@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 from initio.errors import InputError
 from initio.networks.graphs import Graph, NetworkSettings
 from initio.records import Architecture
+from initio.report.cells import Cell as Cell  # what `cells` gives, for the spaces
+from initio.report.cells import Edge as Edge
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,28 +33,6 @@ class Decision:
 
     def __len__(self) -> int:
         return len(self.options)
-
-
-@dataclass(frozen=True)
-class Edge:
-    """An arrow of a drawn cell; `label` is the operation on it, empty for a plain connection."""
-
-    source: int
-    target: int
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell as people draw it: named nodes in order of computation and labelled arrows between them.
-
-    The first `n_inputs` nodes are the cell's inputs, the last one is its output.
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    edges: tuple[Edge, ...]
-    n_inputs: int = 1
 
 
 @dataclass(frozen=True)
