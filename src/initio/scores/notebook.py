@@ -24,7 +24,7 @@ def _line(tag: str, cells: Sequence[object]) -> str:
     return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
 
-def data_frame(columns: Mapping[str, Sequence[Any]], index: Sequence[str] = ()) -> Any:
+def data_frame(columns: Mapping[str, Any], index: Sequence[str] = ()) -> Any:
     """A pandas `DataFrame` of these columns, some of which may be its index."""
     try:
         pandas = import_module("pandas")  # optional, so not imported above

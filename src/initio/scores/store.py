@@ -1,7 +1,7 @@
 """Where evaluations live: one SQLite file that several processes may read and write at once.
 
-A score is found by everything that changes its bits: space, canonical architecture, metric, settings, fingerprint of the
-data, seed of the weights, and version of the metric's code. What measured it belongs to the settings: `arithmetic`
+A score is found by everything that changes its bits: space, canonical architecture, metric, settings, fingerprint of
+the data, seed of the weights, and version of the metric's code. What measured it belongs to the settings: `arithmetic`
 (compiled kernels or plain torch) and `threads`; scores that were written without them count as unrecorded, are read as
 ever, and are never mixed with others. A score is written once and never changed. All scores of one `put` become visible
 together, so a process killed at any moment leaves whole architectures and a valid file.
@@ -241,6 +241,16 @@ class Store:
             )
             return {(metric, version, seed) for metric, version, seed in rows}
 
+    def of(self, arch: Architecture, values: Settings, data: str) -> dict[Known, Evaluation]:
+        """What the store has of this architecture, by (metric, version, seed)."""
+        with self._sentences():
+            rows = self._db.execute(
+                f"{_ROWS} WHERE scores.space = ? AND scores.choices = ? AND scores.data = ? AND settings.text = ?",
+                (arch.space, _choices_text(arch), data, _settings_text(values)),
+            )
+            found = [self._evaluation(row) for row in rows]
+        return {(e.metric, e.version, e.seed): e for e in found}
+
     def evaluations(self) -> Iterator[Evaluation]:
         """All scores, in the order of their keys: the same order for the same scores, however they were written."""
         with self._sentences():
@@ -249,7 +259,9 @@ class Store:
 
     def rows(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[StoredRow]:
         """The scores of these spaces as plain values, in one sweep; or only those of a few architectures."""
-        columns = "SELECT space, settings, data, metric, version, choices, seed, value, flag FROM scores WHERE space = ?"
+        columns = (
+            "SELECT space, settings, data, metric, version, choices, seed, value, flag FROM scores WHERE space = ?"
+        )
         questions: Iterable[tuple[str, tuple[str, ...]]] = ((columns, (space,)) for space in sorted(spaces))
         if among is not None:
             questions = ((f"{columns} AND choices = ?", (arch.space, _choices_text(arch))) for arch in among)

@@ -243,7 +243,7 @@ class ScoreTable:
         texts = [_text(arch) for arch in self.architectures]
         draws = max(map(len, self.columns.values()), default=1)
         if draws == 1:
-            return data_frame({"architecture": texts} | {name: self[name] for name in self.columns}, ["architecture"])
+            return data_frame({"architecture": texts, **{name: self[name] for name in self.columns}}, ["architecture"])
         columns: dict[str, Any] = {"architecture": texts * draws, "draw": np.repeat(np.arange(draws), len(texts))}
         for name, values in self.columns.items():
             padded = np.full((draws, len(texts)), np.nan)
