@@ -14,7 +14,7 @@ from initio.data import Data
 from initio.errors import InputError
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch, Observation, Query
-from initio.scores.table import Scores
+from initio.scores.table import ScoreTable
 from initio.searches.limits import Limits, Stopwatch, milliseconds
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 
@@ -84,7 +84,7 @@ class Problem:
     stopwatch: Stopwatch = field(default_factory=Stopwatch, compare=False, repr=False)
     budget: Budget | None = None
     pool: Sequence[Architecture] = field(default=(), repr=False)
-    scores: Scores | None = field(default=None, repr=False)
+    scores: ScoreTable | None = field(default=None, repr=False)
     epochs: tuple[int, ...] = ()
     evaluate: Evaluate | None = field(default=None, repr=False)
     folder: Path | None = None
@@ -261,7 +261,7 @@ class Problem:
                 return found
         return self.draw(rng)
 
-    def known_scores(self, method: str) -> Scores:
+    def known_scores(self, method: str) -> ScoreTable:
         """The scores, which `method` cannot do without."""
         if self.scores is None or not len(self.scores):
             raise InputError(f"{method} ranks architectures by their scores: give it a store of scores")
