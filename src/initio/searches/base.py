@@ -39,7 +39,7 @@ class SearchStep:
 
 
 S = TypeVar("S", bound=SearchStep)
-Run = Generator[S, None, Architecture]
+SearchRun = Generator[S, None, Architecture]
 OnStep = Callable[[Any], None]
 
 
@@ -60,7 +60,7 @@ class Search(ABC, Generic[S]):
     step_types: ClassVar[tuple[type[SearchStep], ...]]  # the records that it yields
 
     @abstractmethod
-    def run(self, problem: Problem, seed: int, done: Sequence[S]) -> Run[S]:
+    def run(self, problem: Problem, seed: int, done: Sequence[S]) -> SearchRun[S]:
         """Yields the steps after those of `done`, returns the chosen architecture."""
 
     def check(self, problem: Problem) -> None:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Observation, Query
-from initio.searches.base import Run, Search, SearchStep
+from initio.searches.base import SearchRun, Search, SearchStep
 from initio.searches.problem import Budget, Evaluate, Problem
 
 REPEATS = 1000  # known answers in a row, after which a search is taken to have nothing new to ask
@@ -88,7 +88,7 @@ class QuerySearch(Search[Trained]):
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Yields what to train next and receives how good it is; may return its choice, else the best seen is it."""
 
-    def run(self, problem: Problem, seed: int, done: Sequence[Trained]) -> Run[Trained]:
+    def run(self, problem: Problem, seed: int, done: Sequence[Trained]) -> SearchRun[Trained]:
         """Asks until the budget is spent or nothing new is asked; what is in `done` is not asked again."""
         evaluate, budget = _who_answers(problem, self.name)
         ledger, recorded, proposals = Ledger(), deque(done), self.propose(problem, seed)

@@ -22,7 +22,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Scalar
-from initio.searches.base import Run, Search, SearchStep
+from initio.searches.base import SearchRun, Search, SearchStep
 from initio.searches.problem import Problem
 from initio.searches.traces import TraceSearch
 from initio.spaces import Space, get_space
@@ -89,7 +89,7 @@ class Restarts(Search[SearchStep]):
         """What the search itself refuses."""
         self.search.check(problem)
 
-    def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> Run[SearchStep]:
+    def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> SearchRun[SearchStep]:
         """Searches, measures the finalists, and takes the one with the largest mean objective."""
         steps = list(done)
         for restart in range(self.restarts):

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost
-from initio.searches.base import Run, Search, SearchStep
+from initio.searches.base import SearchRun, Search, SearchStep
 from initio.searches.methods.lambda_min import mlp_space
 from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
@@ -95,7 +95,7 @@ class EigenDarts(Search[SearchStep]):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
 
-    def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> Run[SearchStep]:
+    def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> SearchRun[SearchStep]:
         """Trains the supernet from the start; steps hold the losses, the last ones the shares of each layer."""
         space = mlp_space(problem, self.name)
         data = problem.known_data.batch(self.samples, seed)

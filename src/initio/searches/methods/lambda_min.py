@@ -36,7 +36,7 @@ from initio.kernels.infinite.duals import dual
 from initio.kernels.infinite.recursion import Block, Diagonal, first_diagonal, make_layer, step
 from initio.kernels.infinite.recursion import advance as advance_diagonal
 from initio.records import Architecture, Cost
-from initio.searches.base import Run, Search, SearchStep
+from initio.searches.base import SearchRun, Search, SearchStep
 from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
@@ -90,7 +90,7 @@ class LambdaMin(Search[BoundStage]):
         """What was computed in full."""
         return Cost(scorings=steps[-1].computed)
 
-    def run(self, problem: Problem, seed: int, done: Sequence[BoundStage]) -> Run[BoundStage]:
+    def run(self, problem: Problem, seed: int, done: Sequence[BoundStage]) -> SearchRun[BoundStage]:
         """Searches on one batch of `problem`; the last step says what is proven."""
         space = mlp_space(problem, self.name)
         for stage in stages(space, unit_inputs(problem.batch(seed).x), self.subset, self.most):

@@ -24,7 +24,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch
-from initio.searches.base import Run, SearchStep, in_order
+from initio.searches.base import SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem, climb
 from initio.searches.traces import TraceSearch, TraceStep, positive
 from initio.spaces import GraphSpace
@@ -109,7 +109,7 @@ class LiteralNasi(TraceSearch[Sampled]):
         """How many samples come before the first step."""
         return PROBES * (self.nu == "fixed")
 
-    def run(self, problem: Problem, seed: int, done: Sequence[Sampled]) -> Run[Sampled]:
+    def run(self, problem: Problem, seed: int, done: Sequence[Sampled]) -> SearchRun[Sampled]:
         """Samples, averages, and takes the most probable architecture within the limits."""
         steps = in_order(done)
         supernet = one_shot(problem, seed)

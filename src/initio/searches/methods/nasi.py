@@ -34,7 +34,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture
-from initio.searches.base import Run, SearchStep, in_order
+from initio.searches.base import SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem, climb
 from initio.searches.traces import Traces, TraceSearch, TraceStep, positive, whole_trace
 from initio.spaces import SPACES, GraphSpace
@@ -133,7 +133,7 @@ class Nasi(TraceSearch[Measured]):
         value = fit.predict(problem, [chosen])[0]
         return f"largest predicted {R}, {value:.3g}; the options predict {' and '.join(shares)}; {undecided}"
 
-    def run(self, problem: Problem, seed: int, done: Sequence[Measured]) -> Run[Measured]:
+    def run(self, problem: Problem, seed: int, done: Sequence[Measured]) -> SearchRun[Measured]:
         """Measures, fits, and takes the best predicted architecture within the limits."""
         steps = in_order(done)
         for number in range(len(steps), self.steps):
