@@ -92,7 +92,7 @@ class TableReport(Report):
 
     def regret(self, arch: Architecture, epochs: int | None = None) -> float:
         """See `Report`."""
-        value = self.validation(Query(arch, epochs)).value
+        value = self.validation(Query(arch, epochs)).value or 0.0
         return float(np.max(self._known(epochs))) - value
 
     def rank(self, arch: Architecture, epochs: int | None = None) -> int:
