@@ -1,7 +1,7 @@
 """The command line: one command a file, each a frozen dataclass whose fields are its options.
 
-`options.py` derives from the fields what can be typed, the help and `--config FILE`. A command's module is imported when
-the command is called, so the overview needs neither torch nor anything else that is slow. The command of `initio score`
+`options.py` derives from the fields what can be typed, the help and `--config FILE`. A command is imported when
+it is called, so the overview needs neither torch nor anything else that is slow. The command of `initio score`
 is the class `ScoreCommand` in `score.py`; where a command has several verbs, as `initio store info` has, they are in
 the module's `VERBS`.
 """
