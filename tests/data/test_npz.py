@@ -126,7 +126,7 @@ def test_bad_npz_files(tmp_path: Path) -> None:
         load(str(path))
     np.save(tmp_path / "one.npy", X)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
-    with pytest.raises(InputError, match=r"is a single array, not an \.npz archive"):
+    with pytest.raises(InputError, match=r"one.npz is not an \.npz archive: save it by numpy.savez"):
         load(str(tmp_path / "one.npz"))
     (tmp_path / "code.npz").write_bytes(pickle.dumps(os.getcwd))
     with pytest.raises(InputError, match="holds Python objects"):

@@ -15,7 +15,7 @@ from initio.metrics import METRICS
 from initio.records import Architecture
 from initio.scores.kinds import Draw, Kind, Values, choose, read
 from initio.scores.store import Store
-from initio.tables.compact import Row, Table
+from initio.tables.compact import CompactTable, Row
 
 GRADIENT_METRICS = ("grad", "grad_norm", "snip", "grasp", "trace")  # M of HNAS's bounds, where the store has them
 
@@ -115,7 +115,7 @@ class Relation:
 
 def relate(
     store: Store,
-    table: Table,
+    table: CompactTable,
     column: str,
     *,
     where: dict[str, str] | None = None,
