@@ -70,7 +70,7 @@ class Relations:
         draw = Random(f"relations {number} draw").randrange(2**31)
         network, batch = at.build(self.architecture(number), draw), at.batch(draw)
         if what == "T_c":
-            _, value, flag = traces(network, batch)
+            _, value, flag = traces(at.space, network, batch)
         elif what == "exact":  # ‖Θ‖_tr of the full kernel, all outputs
             found = evaluate(network, batch, "trace", Options(reduction="all"))["trace"]
             value, flag = None if found.value is None else found.value**2, found.flag

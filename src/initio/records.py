@@ -1,5 +1,10 @@
 """What Initio knows, as plain immutable data with a JSON form that reads back to equality.
 
+The JSON of a record follows from the types of its fields: `encode` and `decode` know plain values, tuples, mappings,
+`Literal`, optional values and records inside records. A field that is None by default is left out where it is None, and
+one with `metadata={"saved": False}` always. A record whose JSON is not its fields has the two methods `to_dict` and
+`from_dict`.
+
 Every JSON document carries `initio` (which record it is) and `version` (of the format). A document of a newer version,
 of another kind or with damage is refused with an `InputError`; nothing in a file is ever executed.
 """
@@ -11,19 +16,23 @@ import hashlib
 import json
 import math
 import operator
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import field as record_field
+from functools import cache, cached_property
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from initio.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Scalar = str | int | float | bool | None
 Settings = tuple[tuple[str, Scalar], ...]  # sorted by name: hashable, comparable, an object in JSON
+R = TypeVar("R")
 
 
 def settings(**values: Scalar) -> Settings:
@@ -49,15 +58,6 @@ class Architecture:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", tuple(_whole(choice, "a choice") for choice in self.choices))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The record as JSON values."""
-        return {"space": self.space, "choices": list(self.choices)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Architecture:
-        """The inverse of `to_dict`."""
-        return cls(_get(data, "space", str), tuple(_items(data, "choices", int)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,25 +148,25 @@ class Batch:
         """The inverse of `to_dict`; the fingerprint must match."""
         import numpy as np
 
-        shape = _items(data, "shape", int)
+        shape = decode(list[int], data.get("shape"), "shape")
         try:
-            raw = base64.b64decode(_get(data, "x", str), validate=True)
+            raw = base64.b64decode(decode(str, data.get("x"), "x"), validate=True)
         except ValueError as error:
             raise InputError(f"the inputs are not base64: {error}") from None
         if any(n < 0 for n in shape) or len(raw) != 4 * math.prod(shape):
             raise InputError(f"the inputs hold {len(raw)} bytes, shape {shape} needs {4 * math.prod(shape)}")
-        labels, classes = _items(data, "y", int), _get(data, "classes", int)
+        labels, classes = decode(list[int], data.get("y"), "y"), decode(int, data.get("classes"), "classes")
         if any(not 0 <= label < classes for label in labels):
             raise InputError(f"a label is out of range: there are classes 0 to {classes - 1}")
         batch = cls(
             x=np.frombuffer(raw, "<f4").reshape(shape),
             y=np.array(labels, dtype=np.int64),
             classes=classes,
-            source=_get(data, "source", str),
-            mean=tuple(_items(data, "mean", float)),
-            std=tuple(_items(data, "std", float)),
+            source=decode(str, data.get("source"), "source"),
+            mean=decode(tuple[float, ...], data.get("mean"), "mean"),
+            std=decode(tuple[float, ...], data.get("std"), "std"),
         )
-        if batch.fingerprint != _get(data, "fingerprint", str):
+        if batch.fingerprint != data.get("fingerprint"):
             raise InputError("the inputs or labels were changed after they were written: the fingerprint differs")
         return batch
 
@@ -186,7 +186,7 @@ class Evaluation:
     flag: str = ""
     settings: Settings = ()  # of the network and of the metric
     data: str = ""  # fingerprint of the batch
-    version: int = 1
+    version: int = record_field(default=1, metadata={"json": "metric_version"})  # a document has a version of its own
 
     kind: ClassVar[str] = "evaluation"
 
@@ -200,33 +200,6 @@ class Evaluation:
         if self.value is not None and math.isnan(self.value):
             raise InputError(f"{self.metric} is NaN: a value that does not exist is None with a flag")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The record as JSON values."""
-        return {
-            "architecture": self.architecture.to_dict(),
-            "metric": self.metric,
-            "value": _number(self.value),
-            "seed": self.seed,
-            "flag": self.flag,
-            "settings": settings_to_dict(self.settings),
-            "data": self.data,
-            "metric_version": self.version,
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Evaluation:
-        """The inverse of `to_dict`."""
-        return cls(
-            architecture=Architecture.from_dict(_get(data, "architecture", dict)),
-            metric=_get(data, "metric", str),
-            value=_optional_float(data, "value"),
-            seed=_get(data, "seed", int),
-            flag=_get(data, "flag", str),
-            settings=settings_from_dict(_get(data, "settings", dict)),
-            data=_get(data, "data", str),
-            version=_get(data, "metric_version", int),
-        )
-
 
 @dataclass(frozen=True, order=True)
 class Query:
@@ -238,13 +211,16 @@ class Query:
 
 @dataclass(frozen=True)
 class Observation:
-    """The answer to a query, and all that a search may select by."""
+    """The answer to a query, and all that a search may select by; a value that does not exist is None with a flag."""
 
-    value: float  # validation accuracy in percent; larger is better
+    value: float | None  # validation accuracy in percent; larger is better
     seconds: float = 0.0  # what the training took, or takes as published
+    flag: str = ""  # why there is no value
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.value):
+        if self.value is None and not self.flag:
+            raise InputError("an evaluation without a value needs a flag that says why")
+        if self.value is not None and not math.isfinite(self.value):
             raise InputError(f"an evaluation must give a finite number, not {self.value}")
         if not (self.seconds >= 0 and math.isfinite(self.seconds)):
             raise InputError(f"the seconds of an evaluation must be a number of at least 0, not {self.seconds}")
@@ -264,14 +240,10 @@ class Cost:
 
     kind: ClassVar[str] = "cost"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The record as JSON values."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Cost:
-        """The inverse of `to_dict`."""
-        return cls(**{item.name: _get(data, item.name, type(item.default)) for item in fields(cls)})
+    def __add__(self, other: Cost) -> Cost:
+        """Both together; of the peaks, the higher one."""
+        totals = {item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
+        return Cost(**totals | {"peak_bytes": max(self.peak_bytes, other.peak_bytes)})
 
 
 @dataclass(frozen=True)
@@ -288,7 +260,7 @@ class SearchResult:
     chosen: tuple[Architecture, ...]  # one, or the members of an ensemble; best first
     settings: Settings = ()
     trace: tuple[Settings, ...] = ()
-    cost: Cost = field(default_factory=Cost, compare=False)
+    cost: Cost = record_field(default_factory=Cost, compare=False)
     versions: Settings = ()  # of initio, torch, python
     about: Settings = ()  # for people: why this architecture, its size, the data's classes and fingerprint
 
@@ -298,48 +270,18 @@ class SearchResult:
         object.__setattr__(self, "seed", _whole(self.seed, "the seed"))
         object.__setattr__(self, "settings", settings(**dict(self.settings)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The record as JSON values."""
-        return {
-            "method": self.method,
-            "space": self.space,
-            "seed": self.seed,
-            "chosen": [arch.to_dict() for arch in self.chosen],
-            "settings": settings_to_dict(self.settings),
-            "trace": [settings_to_dict(row) for row in self.trace],
-            "cost": self.cost.to_dict(),
-            "versions": settings_to_dict(self.versions),
-            "about": settings_to_dict(self.about),
-        }
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SearchResult:
-        """The inverse of `to_dict`."""
-        return cls(
-            method=_get(data, "method", str),
-            space=_get(data, "space", str),
-            seed=_get(data, "seed", int),
-            chosen=tuple(Architecture.from_dict(item) for item in _items(data, "chosen", dict)),
-            settings=settings_from_dict(_get(data, "settings", dict)),
-            trace=tuple(settings_from_dict(row) for row in _items(data, "trace", dict)),
-            cost=Cost.from_dict(_get(data, "cost", dict)),
-            versions=settings_from_dict(_get(data, "versions", dict)),
-            about=settings_from_dict(_get(data, "about", dict)),
-        )
+# --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-Record = Architecture | Batch | Evaluation | Cost | SearchResult
-R = TypeVar("R", Architecture, Batch, Evaluation, Cost, SearchResult)
-
-
-def to_json(record: Record, indent: int | None = None) -> str:
+def to_json(record: Any, indent: int | None = None) -> str:
     """The record as a JSON document.
 
     >>> to_json(Architecture("nb201", (3, 0, 1, 0, 2, 4)))
-    '{"initio": "architecture", "version": 1, "space": "nb201", "choices": [3, 0, 1, 0, 2, 4]}'
+    '{"initio": "architecture", "version": 2, "space": "nb201", "choices": [3, 0, 1, 0, 2, 4]}'
     """
     head = {"initio": record.kind, "version": FORMAT_VERSION}
-    return json.dumps(head | record.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+    return json.dumps(head | encode(record), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def from_json(record: type[R], text: str, where: str = "the document") -> R:
@@ -347,25 +289,169 @@ def from_json(record: type[R], text: str, where: str = "the document") -> R:
 
     >>> from_json(Architecture, '{"initio": "architecture", "version": 9}', where="best.json")
     Traceback (most recent call last):
-    initio.errors.InputError: best.json has format version 9, this Initio reads up to 1: install a newer Initio
+    initio.errors.InputError: best.json has format version 9, this Initio reads up to 2: install a newer Initio
     """
-    try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not valid JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("initio") != record.kind:
-        raise InputError(f"{where} is not an Initio {record.kind}")
+    kind = record.kind  # type: ignore[attr-defined]
+    data = load_json(text, where)
+    if not isinstance(data, dict) or data.get("initio") != kind:
+        raise InputError(f"{where} is not an Initio {kind}")
     version = data.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if type(version) is not int or version < 1:
         raise InputError(f"{where} has no valid format version")
     if version > FORMAT_VERSION:
         raise InputError(
             f"{where} has format version {version}, this Initio reads up to {FORMAT_VERSION}: install a newer Initio"
         )
+    oldest = getattr(record, "oldest", 1)
+    if version < oldest:
+        raise InputError(
+            f"{where} has format version {version}, which this Initio does not read any more: "
+            f"run the search again in a new folder"
+        )
     try:
-        return record.from_dict(data)
+        found: R = decode(record, data)
     except InputError as error:
         raise InputError(f"{where} is damaged: {error}") from None
+    return found
+
+
+def load_json(text: str | bytes, where: str) -> Any:
+    """JSON values; what is no strict JSON is refused."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not valid JSON: {error}") from None
+
+
+def encode(value: Any) -> Any:
+    """A record, or anything that a field may hold, as JSON values.
+
+    >>> encode(Query(Architecture("nb201", (0, 1))))
+    {'architecture': {'space': 'nb201', 'choices': [0, 1]}}
+    """
+    if isinstance(value, float):
+        return _from_float(value)
+    if isinstance(value, str | int | None):
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {name: _field(kind, getattr(value, item.name)) for item, name, kind in _saved(type(value), value)}
+    if isinstance(value, Mapping):
+        return {str(name): encode(item) for name, item in value.items()}
+    if isinstance(value, Sequence):
+        return [encode(item) for item in value]
+    raise InputError(f"{_shown(value)} has no form in JSON")
+
+
+def decode(kind: Any, data: Any, name: str = "record") -> Any:
+    """The inverse of `encode`: a value of this type, or an `InputError` that names the field.
+
+    >>> decode(Query, {"architecture": {"space": "nb201", "choices": [0, 1]}})
+    Query(architecture=Architecture(space='nb201', choices=(0, 1)), epochs=None)
+    >>> decode(tuple[int, ...], [1, 2.5], "sizes")
+    Traceback (most recent call last):
+    initio.errors.InputError: field 'sizes' must be of type int, not 2.5
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind == Settings:
+        return settings(**decode(dict[str, Scalar], data, name))
+    if origin in (Union, UnionType):
+        return _decode_one_of(inner, data, name)
+    if origin is Literal:
+        if data not in inner:
+            raise InputError(f"field {name!r} must be one of {', '.join(map(str, inner))}, not {_shown(data)}")
+        return data
+    if origin in (tuple, list):
+        items = [decode(inner[0], item, name) for item in _plain(list, data, name)]
+        return origin(items)
+    if origin in (dict, Mapping):
+        return {key: decode(inner[1], item, f"{name}.{key}") for key, item in _plain(dict, data, name).items()}
+    if not is_dataclass(kind):
+        return _plain(kind, data, name)
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict(_plain(dict, data, name))
+    values, record = _plain(dict, data, name), cast("type[Any]", kind)
+    return record(**{item.name: decode(form, values.get(key), key) for item, key, form in _saved(record, values)})
+
+
+def _saved(record: type, values: object) -> list[tuple[Any, str, Any]]:
+    """The fields that a document has, each with its name there and its type; `values` is a record, or its JSON."""
+    known = _layout(record)
+    if isinstance(values, dict):
+        return [(item, name, kind) for item, name, kind in known if item.default is not None or name in values]
+    return [
+        (item, name, kind)
+        for item, name, kind in known
+        if item.default is not None or getattr(values, item.name) is not None
+    ]
+
+
+@cache
+def _layout(record: type) -> list[tuple[Any, str, Any]]:
+    hints = get_type_hints(record)
+    return [
+        (item, item.metadata.get("json", item.name), hints[item.name])
+        for item in fields(record)
+        if item.metadata.get("saved", True)
+    ]
+
+
+def _field(kind: Any, value: Any) -> Any:
+    """Settings are pairs in memory and an object in JSON."""
+    if kind == Settings:
+        return encode(dict(value))
+    if kind == tuple[Settings, ...]:
+        return [encode(dict(row)) for row in value]
+    return encode(value)
+
+
+def _decode_one_of(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
+    if data is None and type(None) in kinds:
+        return None
+    others = [kind for kind in kinds if kind is not type(None)]
+    if len(others) == 1:
+        return decode(others[0], data, name)
+    value = _to_float(data)
+    if type(value) not in others:
+        raise InputError(f"field {name!r} must be a single value, not {_shown(data)}")
+    return value
+
+
+def _plain(kind: type, data: Any, name: str) -> Any:
+    """The value, checked: ints are not bools, and an int will do where a float is asked for."""
+    value = data
+    if kind is float:
+        value = _to_float(data)
+        if type(value) is int:
+            try:
+                value = float(value)
+            except OverflowError:
+                raise InputError(f"field {name!r} is too large for a number") from None
+    if type(value) is not kind:
+        raise InputError(f"field {name!r} must be of type {kind.__name__}, not {_shown(data)}")
+    return value
+
+
+# JSON has no infinity; it travels as an object.
+
+
+def _from_float(value: float) -> float | dict[str, str]:
+    if math.isnan(value):
+        raise InputError("a value is NaN: a value that does not exist is None with a flag")
+    if math.isinf(value):
+        return {"float": str(value)}
+    return value
+
+
+def _to_float(data: Any) -> Any:
+    if data in ({"float": "inf"}, {"float": "-inf"}):
+        return float(data["float"])
+    return data
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _whole(value: Any, what: str) -> int:
@@ -376,58 +462,8 @@ def _whole(value: Any, what: str) -> int:
         raise InputError(f"{what} must be a whole number, not {_shown(value)}") from None
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _get(data: dict[str, Any], name: str, kind: type) -> Any:
-    """The field `name`, checked: ints are not bools, and an int will do where a float is asked for."""
-    value = data.get(name)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = _to_float(value, name)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InputError(f"field {name!r} must be of type {kind.__name__}, not {_shown(value)}")
-    return value
-
-
-def _items(data: dict[str, Any], name: str, kind: type) -> list[Any]:
-    return [_get({name: item}, name, kind) for item in _get(data, name, list)]
-
-
-def _to_float(value: int, name: str) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        raise InputError(f"field {name!r} is too large for a number") from None
-
-
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _number(value: float | None) -> float | dict[str, str] | None:
-    """JSON has no infinity; it travels as an object."""
-    if value is not None and math.isnan(value):
-        raise InputError("a value is NaN: a value that does not exist is None with a flag")
-    return {"float": str(value)} if value is not None and math.isinf(value) else value
-
-
-def _optional_float(data: dict[str, Any], name: str) -> float | None:
-    value = _from_number(data.get(name))
-    number: float | None = None if value is None else _get({name: value}, name, float)
-    return number
-
-
-def _from_number(value: Any) -> Any:
-    return float(value["float"]) if value in ({"float": "inf"}, {"float": "-inf"}) else value
-
-
-def settings_to_dict(values: Settings) -> dict[str, Any]:
-    """Settings as JSON values."""
-    return {name: _number(value) if isinstance(value, float) else value for name, value in values}
-
-
-def settings_from_dict(data: dict[str, Any]) -> Settings:
-    """The inverse of `settings_to_dict`."""
-    return settings(**{name: _from_number(value) for name, value in data.items()})
+    if len(text) <= 40:
+        return text
+    return text[:37] + "..."

@@ -15,7 +15,7 @@ from initio.cli import main
 from initio.records import SearchResult, Settings, settings
 from initio.runs.folder import Run, load
 from initio.searches.restarts import untagged
-from initio.spaces import NB201
+from initio.spaces import NB201, Size, Sizes
 
 SMALL = ["--steps", "6", "--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
 
@@ -223,7 +223,7 @@ def test_a_run_keeps_the_settings_of_its_start(tmp_path: Path, monkeypatch: pyte
     first = run.result()
     run.result_path.unlink()
     run.trace_path.write_bytes(b"")
-    monkeypatch.setattr("initio.cli.search.SCORING", {"nb201": (16, 2, 16)})
+    monkeypatch.setattr("initio.spaces.nb201.NB201Space.sizes", Sizes(Size(16, 5), scoring=Size(16, 2, 16)))
     monkeypatch.setattr("initio.searches.methods.nasi.Nasi.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
     assert main(["search", "--resume", str(run.folder)]) == 0
     assert run.result() == first

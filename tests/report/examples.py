@@ -1,6 +1,6 @@
 """Cells of every space, built by hand from the spaces' definitions."""
 
-from initio.spaces.base import Cell, Edge
+from initio.report import Cell, Edge
 
 
 def genotype(name: str, pairs: list[tuple[str, int]], outputs: list[int]) -> Cell:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from initio.errors import InputError
-from initio.report import draw_text, save_picture
+from initio.report import Cell, Edge, draw_text, save_picture, svg_text
 from initio.report.cells import FAMILIES, family
-from initio.spaces.base import Cell, Edge
 from tests.report.examples import (
     DARTS_NORMAL,
     EXAMPLES,
@@ -171,6 +170,11 @@ def test_every_arrow_has_a_line_and_a_head(name, tmp_path):
     lines = [d for d in paths if "C" in d and "z" not in d]
     heads = [d for d in paths if d.count("L") == 2 and "C" not in d and "z" in d]
     assert len(lines) == len(heads) == sum(len(drawn(cell)) for cell in EXAMPLES[name])
+
+
+def test_a_notebook_shows_the_picture_that_is_saved(tmp_path):
+    save_picture([NB201], tmp_path / "cell.svg")
+    assert svg_text([NB201]) == NB201._repr_svg_() == (tmp_path / "cell.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png", ".PNG"])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from initio import Evaluation, InputError
-from initio.runs.compare import Outcome, Setup, _mean_std, mean_curve, run_all, run_one, summarise
 from initio.cli import main
 from initio.records import settings
-from initio.searches import Budget, RandomSearch, RegularisedEvolution, ZeroCost
-from initio.scores.table import pool_scores, read_values
-from initio.spaces import NB201
+from initio.runs.compare import Outcome, Setup, _mean_std, curves, mean_curve, run_all, run_one, summarise
 from initio.scores.store import Store
+from initio.scores.table import pool_scores, read_values
+from initio.searches import Budget, RandomSearch, RegularisedEvolution, ZeroCost
+from initio.spaces import NB201
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,15 @@ def test_a_curve_steps_up_where_the_best_changes(setup: Setup) -> None:
     assert np.isnan(row[0])
     for number, _, report in outcome.curve:
         assert row[number] == report["c10"]
+
+
+def test_curves_cost_seconds_where_they_are_published(setup: Setup) -> None:
+    outcomes = run_all(setup, {"a": RandomSearch(), "b": RandomSearch()}, range(2))
+    found = curves(outcomes)
+    assert found.cost == "seconds of training, as published"
+    assert found.grid[-1] == pytest.approx(max(o.curve[-1][1] for o in outcomes))
+    assert all(rows.shape == (2, len(found.grid)) for lines in found.panels.values() for rows in lines.values())
+    assert curves([replace(o, published_seconds=0.0) for o in outcomes]).cost == "queries"
 
 
 def test_the_command_writes_the_table_the_runs_and_the_picture(folder: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -7,8 +7,8 @@ import pytest
 from initio import InputError
 from initio.cli import main
 from initio.data import load
-from initio.runs.hybrid import Hybrid
 from initio.records import Settings
+from initio.runs.hybrid import Hybrid
 from initio.searches import Hnas, RandomSearch
 from initio.spaces import NB201, NetworkSettings, get_space
 from initio.training import TrainingSettings

@@ -127,7 +127,7 @@ def test_settings_that_only_say_how_do_share(store: Store) -> None:
     pool = sample(NB201, 2, seed=0)
     score_pool(job(), pool, store)
     assert missing(job(options=Options(memory=10**9)), pool, store)[0] == []
-    published = NetworkSettings(channels=NB201.default_channels, cells=NB201.default_cells, shape=BATCH.shape)
+    published = NetworkSettings(channels=16, cells=5, shape=BATCH.shape)
     keys = [
         [part.settings(job(network=network), pool[0]) for part in job(network=network).parts]
         for network in (published, NetworkSettings(shape=BATCH.shape))

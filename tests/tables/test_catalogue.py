@@ -81,7 +81,8 @@ def test_what_has_no_answer(folder: Path) -> None:
         open_table("nb201", folder).report(absent)
 
 
-def test_what_cannot_be_opened(folder: Path) -> None:
+def test_what_cannot_be_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INITIO_DATA", raising=False)
     for name, options, text in [
         ("nb202", {}, "there is no benchmark 'nb202': did you mean 'nb201'?"),
         ("nb201", {"dataset": "mnist"}, "the data sets of NAS-Bench-201 are c10, c100, in16, not 'mnist'"),

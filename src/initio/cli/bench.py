@@ -68,7 +68,7 @@ class Bench:
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
         from initio.report.curves import save_curves
-        from initio.runs.compare import run_all, summarise
+        from initio.runs.compare import curves, run_all, summarise
 
         if self.seeds < 1:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
@@ -88,7 +88,7 @@ class Bench:
         text = "\n".join([title, "", *markdown(rows, self.published(searches))])
         write_text(folder / "table.md", text + "\n")
         write_text(folder / "runs.csv", runs_csv(outcomes))
-        save_curves(outcomes, folder / "curves.svg", title)
+        save_curves(curves(outcomes), folder / "curves.svg", title)
         journal.unlink(missing_ok=True)
         print(text)
         print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")

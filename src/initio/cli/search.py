@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from initio.searches import Problem
     from initio.searches import Search as Strategy
 
-# channels, cells and pixels of the network that scores: thin but deep, since depth decides the ranking
-SCORING = {"nb201": (8, 5, 16), "nb101": (16, 3, 16), "darts": (8, 8, 16)}
-
 LIMITS = ("max_params", "max_flops", "max_latency")
 ALWAYS = {"channels", "cells", "pixels", "depth", "out", "resume"}  # options of every method
 
@@ -172,9 +169,9 @@ class Search:
             if (given := getattr(self, option)) != default:
                 raise InputError(f"--{option} {given} is not an option of {self.method}, which trains")
         space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
-        channels, cells, _ = _scoring(space)
+        size = space.sizes.scoring
         data = load(self.data, pixels=self._side(space))
-        network = NetworkSettings(self.channels or channels, self.cells or cells, data.classes, data.shape)
+        network = NetworkSettings(self.channels or size.channels, self.cells or size.cells, data.classes, data.shape)
         pool = 0 if self.method in UNSCORED else 200 if self.pool is None else self.pool
         training = TrainingSettings(epochs=3 if self.epochs is None else self.epochs)
         queries = 10 if self.queries is None else self.queries
@@ -218,11 +215,11 @@ class Search:
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
         space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
         _searched(self.method, space)
-        channels, cells, _ = _scoring(space)
+        size = space.sizes.scoring
         data = load(self.data, pixels=self._side(space))
         network = NetworkSettings(
-            channels=channels if self.channels is None else self.channels,
-            cells=cells if self.cells is None else self.cells,
+            channels=size.channels if self.channels is None else self.channels,
+            cells=size.cells if self.cells is None else self.cells,
             classes=data.classes,
             shape=data.shape,
         )
@@ -242,7 +239,7 @@ class Search:
             raise InputError(f"--pixels must be at least 1, not {self.pixels}")
         if self.pixels is not None and has_size(self.data):
             raise InputError(f"{self.data!r} says how large its images are: leave out --pixels")
-        return None if has_size(self.data) else _scoring(space)[2] if self.pixels is None else self.pixels
+        return None if has_size(self.data) else space.sizes.scoring.pixels if self.pixels is None else self.pixels
 
     def _folder(self) -> Path:
         if self.out is not None:
@@ -293,14 +290,10 @@ def _family(space: str) -> str:
     return space.partition("-")[0]
 
 
-def _scoring(space: GraphSpace) -> tuple[int | None, int | None, int | None]:
-    return SCORING.get("nb101" if _family(space.name) == "nb1shot1" else space.name, (None, None, None))
-
-
 def _searched(method: str, space: GraphSpace) -> None:
     """Refuses a space that the method does not search."""
-    if (method == "nasi") != (_scoring(space)[0] is not None):
-        searched = f"{', '.join(SCORING)}, nb1shot1-s1" if method == "nasi" else "mlp"
+    if (method == "nasi") != (space.sizes.scoring.channels is not None):
+        searched = "nb201, nb101, darts, nb1shot1-s1" if method == "nasi" else "mlp"
         raise InputError(f"{method} does not search {space.name}: choose one of {searched}, or another --method")
 
 

@@ -1,4 +1,4 @@
-"""What every drawing of a cell shares.
+"""A cell as people draw it, and what every drawing of it shares.
 
 One look for all spaces: data flows from the inputs to the output, an operation has the colour of its family,
 whether the space writes it on the arrows (`nb201`, `darts`) or into the nodes (`nb101`, `mlp`). An arrow that
@@ -8,10 +8,10 @@ carries `none` is not drawn; a line below the cell names it.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from initio.errors import InputError
 from initio.networks.graphs import ZERO
-from initio.spaces.base import Cell, Edge
 
 FAMILIES = (  # the first pattern that matches decides
     ("dilated", re.compile(r"dil")),
@@ -21,6 +21,34 @@ FAMILIES = (  # the first pattern that matches decides
     ("skip", re.compile(r"skip|identity|residual")),
     ("activation", re.compile(r"relu|sigmoid|tanh|swish|silu|gelu|elu")),
 )
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An arrow of a drawn cell; `label` is the operation on it, empty for a plain connection."""
+
+    source: int
+    target: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell as people draw it: named nodes in order of computation and labelled arrows between them.
+
+    The first `n_inputs` nodes are the cell's inputs, the last one is its output.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    n_inputs: int = 1
+
+    def _repr_svg_(self) -> str:
+        """The picture that a notebook shows."""
+        from initio.report.picture import svg_text
+
+        return svg_text([self])
 
 
 def family(operation: str) -> str:

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from initio.files import whole_file
-from initio.runs.compare import Outcome, mean_curve
 
-POINTS = 400
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-def save_curves(outcomes: Sequence[Outcome], path: Path, title: str) -> None:
-    """One panel a reported column; lines are means over seeds, bands their standard errors (HNAS, Figure 3)."""
+@dataclass(frozen=True)
+class Curves:
+    """Accuracies on a grid of costs: for each panel and each line in it a row a run, NaN where the run has none yet."""
+
+    grid: np.ndarray
+    cost: str  # what the grid counts
+    panels: Mapping[str, Mapping[str, np.ndarray]]
+
+
+def save_curves(curves: Curves, path: Path, title: str) -> None:
+    """Draws means over runs with a band of their standard errors (HNAS, Figure 3)."""
     from matplotlib.figure import Figure
 
-    columns = [column for column in outcomes[0].report if all(column in o.report for o in outcomes)]
-    by = "seconds" if all(o.published_seconds > 0 for o in outcomes) else "queries"
-    costs = [point[1] if by == "seconds" else point[0] for o in outcomes for point in o.curve]
-    grid = np.geomspace(max(min(costs), 1e-9), max(costs), POINTS)
-    figure = Figure(figsize=(5.2 * len(columns), 4.0), layout="constrained")
-    axes = figure.subplots(1, len(columns), squeeze=False)[0]
-    for axis, column in zip(axes, columns, strict=True):
-        for name in dict.fromkeys(o.search for o in outcomes):
-            _line(axis, [o for o in outcomes if o.search == name], column, grid, by, name)
-        axis.set(xscale="log", xlabel="seconds of training, as published" if by == "seconds" else "queries")
-        axis.set_title(column)
+    figure = Figure(figsize=(5.2 * len(curves.panels), 4.0), layout="constrained")
+    axes = figure.subplots(1, len(curves.panels), squeeze=False)[0]
+    for axis, (name, lines) in zip(axes, curves.panels.items(), strict=True):
+        for label, rows in lines.items():
+            _draw_line(axis, curves.grid, rows, label)
+        axis.set(xscale="log", xlabel=curves.cost)
+        axis.set_title(name)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy of the best so far, %")
     axes[-1].legend(loc="lower right", fontsize="small")
     figure.suptitle(title)
+    dated = {".svg": {"Date": None}}  # the same curves, the same file
     with whole_file(path) as temporary:
-        figure.savefig(temporary, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(temporary, metadata=dated.get(path.suffix))
 
 
-def _line(axis: object, runs: Sequence[Outcome], column: str, grid: np.ndarray, by: str, label: str) -> None:
+def _draw_line(axis: Axes, grid: np.ndarray, rows: np.ndarray, label: str) -> None:
     """Drawn from where every run has finished a training."""
-    rows = mean_curve(runs, column, grid, by=by)
     known = ~np.isnan(rows).any(axis=0)
-    mean, error = rows[:, known].mean(axis=0), rows[:, known].std(axis=0) / np.sqrt(len(runs))
-    axis.plot(grid[known], mean, label=label)  # type: ignore[attr-defined]
-    axis.fill_between(grid[known], mean - error, mean + error, alpha=0.2)  # type: ignore[attr-defined]
+    mean, error = rows[:, known].mean(axis=0), rows[:, known].std(axis=0) / np.sqrt(len(rows))
+    axis.plot(grid[known], mean, label=label)
+    axis.fill_between(grid[known], mean - error, mean + error, alpha=0.2)

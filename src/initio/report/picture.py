@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
 from initio.files import whole_file
-from initio.report.cells import drawn, family, live, printable, remark
+from initio.report.cells import Cell, drawn, family, live, printable, remark
 from initio.report.layout import Arrow, Box, Layout, Point, Size, Spacing, arrange
-from initio.spaces.base import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +52,11 @@ def save_picture(cells: Sequence[Cell], path: str | Path, title: str = "") -> No
     if not cells:
         raise InputError(f"there is no cell to draw into {path.name!r}")
     _write(path, _render(cells, title, path.suffix.lower()[1:]))
+
+
+def svg_text(cells: Sequence[Cell], title: str = "") -> str:
+    """The same figure as SVG text, for notebooks and web pages."""
+    return _render(cells, title, "svg").decode()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -8,8 +8,7 @@ from itertools import permutations
 from textwrap import wrap
 
 from initio.errors import InputError
-from initio.report.cells import drawn, family, printable, remark
-from initio.spaces.base import Cell, Edge
+from initio.report.cells import Cell, Edge, drawn, family, printable, remark
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 LINES = dict(zip((3, 12, 10, 6, 9, 5, 11, 7, 14, 13, 15), "│─┌┐└┘├┤┬┴┼", strict=True))

@@ -13,8 +13,8 @@ from initio.spaces import space as own_space
 if TYPE_CHECKING:
     from torch import nn
 
-    from initio.searches.queries import QuerySearch
     from initio.scores.table import Scores
+    from initio.searches.queries import QuerySearch
 
 
 def build(arch: Architecture | Genotype | str, *, seed: int = 0, **settings: Any) -> nn.Module:
@@ -56,7 +56,7 @@ def optimise(
         queries: how many evaluations.
         scores: what is known beforehand, a column a metric; a value that is missing or NaN is undefined.
         pool: the architectures that may be evaluated; all of the space if empty.
-        search: one of those in `initio.searches.QUERY_SEARCHES`, as in `RandomSearch()`; `Robust()` if nothing is given.
+        search: one of those in `initio.searches.QUERY_SEARCHES`, as in `RandomSearch()`; `Robust()` if not given.
         seed: of the search.
 
     >>> options = {"kernel": [1, 3, 5, 7], "width": [8, 16, 32, 64], "skip": [False, True]}
@@ -66,8 +66,8 @@ def optimise(
     >>> found.cost.queries
     12
     """
-    from initio.searches.queries import Budget, Task, run_queries
     from initio.searches.methods.robust import Robust
+    from initio.searches.queries import Budget, Task, run_queries
 
     if isinstance(space, Mapping):
         space = own_space("decisions", _nothing, **{str(name): options for name, options in space.items()})

@@ -17,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from initio.tables import Table, open_table
 from initio.errors import InputError
 from initio.files import add_line, whole_lines
 from initio.records import Architecture, Query, SearchResult
+from initio.report.curves import Curves
+from initio.scores.store import SHIPPED, Store, find_store
+from initio.scores.table import Scores, count_draws, pool_scores, read_values
 from initio.searches import UNSCORED
 from initio.searches.queries import Budget, QuerySearch, Task, run_queries
-from initio.scores.table import Scores, count_draws, pool_scores, read_values
-from initio.scores.store import SHIPPED, Store, find_store
+from initio.tables import Table, open_table
+
+CURVE_POINTS = 400
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def run_one(setup: Setup, name: str, search: QuerySearch, seed: int) -> Outcome:
         search=name,
         seed=seed,
         choices=chosen.choices,
-        validation=validation(Query(chosen)).value,
+        validation=float(validation(Query(chosen)).value or 0.0),
         regret=report.regret(chosen),
         rank=report.rank(chosen),
         report=report(chosen),
@@ -264,10 +267,30 @@ def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
+def curves(outcomes: Sequence[Outcome]) -> Curves:
+    """The best so far of every search against what it cost, in the columns that all runs report."""
+    runs: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        runs.setdefault(outcome.search, []).append(outcome)
+    columns = [column for column in outcomes[0].report if all(column in o.report for o in outcomes)]
+    by, cost = "queries", "queries"
+    if all(o.published_seconds > 0 for o in outcomes):
+        by, cost = "seconds", "seconds of training, as published"
+    costs = [_cost(point, by) for o in outcomes for point in o.curve]
+    grid = np.geomspace(max(min(costs), 1e-9), max(costs), CURVE_POINTS)
+    panels = {column: {name: mean_curve(runs[name], column, grid, by=by) for name in runs} for column in columns}
+    return Curves(grid, cost, panels)
+
+
 def mean_curve(runs: Sequence[Outcome], column: str, grid: np.ndarray, *, by: str = "seconds") -> np.ndarray:
     """The best-so-far value of a column on a grid of costs, one row a run; NaN before a run's first training ends."""
     rows = np.full((len(runs), len(grid)), np.nan)
     for row, run in zip(rows, runs, strict=True):
-        for queries, seconds, report in run.curve:
-            row[grid >= (seconds if by == "seconds" else queries)] = report[column]
+        for point in run.curve:
+            row[grid >= _cost(point, by)] = point[2][column]
     return rows
+
+
+def _cost(point: tuple[int, float, dict[str, float]], by: str) -> float:
+    queries, seconds, _ = point
+    return {"queries": queries, "seconds": seconds}[by]

@@ -28,10 +28,10 @@ from initio.records import (
     Architecture,
     SearchResult,
     Settings,
+    decode,
+    encode,
     from_json,
     settings,
-    settings_from_dict,
-    settings_to_dict,
     to_json,
 )
 from initio.spaces import NetworkSettings, get_space
@@ -182,13 +182,14 @@ def _read_lines(path: Path) -> list[Settings]:
 
 def _row(path: Path, number: int, line: bytes) -> Settings:
     try:
-        return settings_from_dict(json.loads(line))
+        row: Settings = decode(Settings, json.loads(line), "row")
     except (ValueError, AttributeError) as error:
         raise InputError(f"line {number} of {str(path)!r} is damaged: {error}") from None
+    return row
 
 
 def _add_line(path: Path, row: Settings) -> None:
-    add_line(path, json.dumps(settings_to_dict(row), allow_nan=False))
+    add_line(path, json.dumps(encode(dict(row)), allow_nan=False))
 
 
 @dataclass(frozen=True)

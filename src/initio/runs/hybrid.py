@@ -13,13 +13,13 @@ from pathlib import Path
 from initio.data import Data
 from initio.errors import InputError
 from initio.metrics import Options
-from initio.scores.pool import Job, Progress, sample, score_pool
 from initio.records import Architecture, SearchResult, Settings
+from initio.scores.pool import Job, Progress, sample, score_pool
+from initio.scores.store import Store
+from initio.scores.table import Scores, pool_scores, read_values
 from initio.searches.base import OnRow
 from initio.searches.queries import Budget, QuerySearch, Task, run_queries
-from initio.scores.table import Scores, pool_scores, read_values
 from initio.spaces import GraphSpace, NetworkSettings
-from initio.scores.store import Store
 from initio.training import Training, TrainingProgress, TrainingSettings, small_network
 
 METRICS = (

@@ -23,10 +23,19 @@ from initio.searches.base import OnRow, get, peak_bytes, versions
 from initio.spaces import Space
 
 Evaluate = Callable[[Query], Observation]
-Proposals = Generator[Query, Observation, Architecture | None]
+Proposals = Generator[Query, "Answer", Architecture | None]
 
 REPEATS = 1000  # known answers in a row, after which a search is taken to have nothing new to ask
 DRAWS = 1000  # attempts to find a neighbour inside a pool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search hears of a training; one without a value counts as the worst so far."""
+
+    value: float
+    seconds: float
+    flag: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,13 +138,16 @@ class QuerySearch(Protocol):
 class Ledger:
     """What was asked so far, in order; the same question costs nothing the second time."""
 
-    answers: dict[Query, Observation] = field(default_factory=dict)
+    answers: dict[Query, Answer] = field(default_factory=dict)
     seconds: float = 0.0
     best: Query | None = None
 
     def add(self, query: Query, observation: Observation) -> None:
         """Records a new answer; of several lengths of training only the longest competes for the best."""
-        self.answers[query] = observation
+        value = observation.value
+        if value is None:
+            value = min((answer.value for answer in self.answers.values()), default=0.0)
+        self.answers[query] = Answer(value, observation.seconds, observation.flag)
         self.seconds += observation.seconds
         if self.best is None or self._strength(query) > self._strength(self.best):
             self.best = query
@@ -156,7 +168,8 @@ def run_queries(
     """Runs a search to the end of its budget; `rows` are an interrupted run's, `on_row` hears of each new one."""
     start, ledger, trace = time.perf_counter(), Ledger(), list[Settings]()
     recorded = {_query(task.space, row): _observation(row) for row in rows}
-    proposals, answer, repeats = search.propose(task, seed), None, 0
+    proposals, repeats = search.propose(task, seed), 0
+    answer: Answer | None = None
     choice: Architecture | None = None
     while repeats < REPEATS:
         try:
@@ -170,13 +183,14 @@ def run_queries(
         if task.budget.spent(len(ledger.answers), ledger.seconds):
             break
         repeats = 0
-        answer = recorded.get(query)
-        new = answer is None
-        if answer is None:
-            answer = evaluate(query)
-        if task.budget.seconds is not None and ledger.seconds + answer.seconds > task.budget.seconds:
+        observation = recorded.get(query)
+        new = observation is None
+        if observation is None:
+            observation = evaluate(query)
+        if task.budget.seconds is not None and ledger.seconds + observation.seconds > task.budget.seconds:
             break  # this training would not have ended in time
-        ledger.add(query, answer)
+        ledger.add(query, observation)
+        answer = ledger.answers[query]
         trace.append(_row(len(ledger.answers), task.space, query, answer, ledger))
         if new and on_row:
             on_row(trace[-1])
@@ -205,7 +219,7 @@ def run_queries(
 # --- a query and its answer as a row of the trace -----------------------------------------------------------------
 
 
-def _row(number: int, space: Space, query: Query, answer: Observation, ledger: Ledger) -> Settings:
+def _row(number: int, space: Space, query: Query, answer: Answer, ledger: Ledger) -> Settings:
     best = ledger.best
     assert best is not None
     return settings(

@@ -7,7 +7,7 @@ import re
 from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture, from_json
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Space
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes, Space
 from initio.spaces.custom import CustomSpace, space, space_of_modules
 from initio.spaces.darts import DARTS
 from initio.spaces.genotype import Genotype
@@ -18,12 +18,6 @@ from initio.spaces.nb201 import NB201
 from initio.spaces.zoo import ZOO
 
 MLP_DEPTH = 10  # of the space called plainly `mlp`, as in Eigen-NAS
-
-NOTATIONS = {  # how the text of an architecture begins that does not name its space
-    "nb201": ("|",),
-    "darts": ("Genotype",),
-    "nb101": ("ModelSpec", "api.ModelSpec", "{", "[", "("),
-}
 
 SPACES: dict[str, GraphSpace] = {
     "nb201": NB201,
@@ -72,7 +66,7 @@ def parse(text: str) -> Architecture | Genotype:
     if text.startswith("{") and '"initio"' in text:
         arch = from_json(Architecture, text, where="the architecture")
         return get_space(arch.space).check(arch)
-    if text.startswith(NOTATIONS["darts"]):
+    if text.startswith(DARTS.notations):
         return _zoo(Genotype.parse(text))
     return _space_by_notation(text).parse(text)
 
@@ -88,9 +82,9 @@ def _space_by_notation(text: str) -> GraphSpace:
     prefix = text.partition(":")[0]
     if prefix in SPACES or prefix.startswith("mlp-"):
         return get_space(prefix)
-    for name, starts in NOTATIONS.items():
-        if text.startswith(starts):
-            return SPACES[name]
+    for own in SPACES.values():
+        if text.startswith(own.notations):
+            return own
     shown = text if len(text) <= 60 else text[:57] + "..."
     raise InputError(
         f"{shown!r} is not an architecture: give an nb201 string, Genotype(...), ModelSpec(...), mlp:..., "
@@ -114,6 +108,8 @@ __all__ = [
     "Genotype",
     "GraphSpace",
     "NetworkSettings",
+    "Size",
+    "Sizes",
     "Space",
     "get_space",
     "mlp_space",

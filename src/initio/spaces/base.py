@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 from initio.errors import InputError
 from initio.networks.graphs import Graph, NetworkSettings
 from initio.records import Architecture
+from initio.report.cells import Cell as Cell  # what `cells` gives, for the spaces
+from initio.report.cells import Edge as Edge
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,25 +36,21 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """An arrow of a drawn cell; `label` is the operation on it, empty for a plain connection."""
+class Size:
+    """How large a network is; None is the published width and depth, or the data's own images."""
 
-    source: int
-    target: int
-    label: str = ""
+    channels: int | None = None
+    cells: int | None = None
+    pixels: int | None = None  # of an image's side
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell as people draw it: named nodes in order of computation and labelled arrows between them.
+class Sizes:
+    """The sizes that a space's networks have, by purpose."""
 
-    The first `n_inputs` nodes are the cell's inputs, the last one is its output.
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    edges: tuple[Edge, ...]
-    n_inputs: int = 1
+    published: Size = Size()
+    scoring: Size = Size()  # thin but deep, since depth decides the ranking
+    training: Size = Size()  # so small that an epoch takes seconds
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,9 @@ class Space(ABC):
     name: str
     title: str
     decisions: tuple[Decision, ...] = field(repr=False)
+
+    sizes: ClassVar[Sizes] = Sizes()
+    notations: ClassVar[tuple[str, ...]] = ()  # how a text begins that is of this space though it does not say so
 
     # --- what a space has to say ---------------------------------------------------------------------------------
 
@@ -205,12 +206,12 @@ class Space(ABC):
 
 @dataclass(frozen=True)
 class GraphSpace(Space):
-    """A space whose networks are described as data; the fields are the size of its published networks."""
-
-    default_channels: int
-    default_cells: int = 1
+    """A space whose networks are described as data; its published size has channels and cells."""
 
     images: ClassVar[bool] = True  # whether inputs must be (channels, height, width)
+    one_shot: ClassVar[bool] = False  # whether it has a `supernet`
+    prunable: ClassVar[bool] = False  # whether that holds all options side by side, whatever is sampled
+    chosen: ClassVar[tuple[str, ...]] = ()  # how the names of the steps begin that an architecture's choices fill
 
     @abstractmethod
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
@@ -224,14 +225,21 @@ class GraphSpace(Space):
         """
         raise InputError(f"{self.name} has no supernet: take one of nb201, nb1shot1-s1, -s2, -s3 and darts")
 
+    def is_chosen(self, parameter: str) -> bool:
+        """Whether a parameter of a built network belongs to an operation that the architecture chose.
+
+        Its name is a path of step names; those of cells come second.
+        """
+        return any(step.startswith(self.chosen) for step in parameter.split(".")[1:])
+
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """The same settings with the space's own width and number of cells where none are given."""
         if self.images and len(settings.shape) != 3:
             raise InputError(f"{self.name} needs inputs of shape (channels, height, width), not {settings.shape}")
         return replace(
             settings,
-            channels=settings.channels or self.default_channels,
-            cells=settings.cells or self.default_cells,
+            channels=settings.channels or self.sizes.published.channels,
+            cells=settings.cells or self.sizes.published.cells,
         )
 
     def size(self, settings: NetworkSettings) -> tuple[int, int]:

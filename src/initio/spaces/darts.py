@@ -10,7 +10,7 @@ from initio.errors import InputError
 from initio.networks.graphs import CONCAT as CONCATENATE
 from initio.networks.graphs import IDENTITY, SUM, Graph, Mixed, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, GraphSpace
+from initio.spaces.base import Cell, Decision, GraphSpace, Size, Sizes
 from initio.spaces.genotype import LARGE, Genotype, begin_cell, edge_op, stack
 
 OPS = (
@@ -37,6 +37,11 @@ class DartsSpace(GraphSpace):
     >>> f"{DARTS.count():.4g}"
     '1.077e+18'
     """
+
+    sizes = Sizes(Size(36, 20), scoring=Size(8, 8, 16), training=Size(4, 5))
+    notations = ("Genotype",)
+    one_shot = prunable = True
+    chosen = ("node_",)
 
     def parse(self, text: str) -> Architecture:
         """Reads `Genotype(...)` text; the two edges of a node may come in either order."""
@@ -238,7 +243,5 @@ DARTS = DartsSpace(
             Decision(f"{cell} node {node + 2} second operation", OPS, cell),
         )
     ),
-    default_channels=36,
-    default_cells=20,
 )
 DARTS_BY_NODE = DartsByNode(**vars(DARTS))

@@ -6,12 +6,11 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import SUM, Builder, Graph, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
 ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")  # sigmoid means sigmoid − 1/2 [Eigen, Table 1]
 SKIPS = ("0", "1")
@@ -36,7 +35,8 @@ class MlpSpace(GraphSpace):
     500
     """
 
-    images: ClassVar[bool] = False
+    images = False
+    sizes = Sizes(Size(WIDTH, 1), training=Size(128, 1))
 
     @property
     def depth(self) -> int:
@@ -100,7 +100,6 @@ def mlp_space(depth: int) -> MlpSpace:
         name=f"mlp-{depth}",
         title=f"fully connected, depth {depth}: an activation in each layer, skips around layers",
         decisions=activations + skips,
-        default_channels=WIDTH,
     )
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import CONCAT, SUM, Builder, Graph, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +55,10 @@ class NB101Space(GraphSpace):
     A cell of fewer vertices has its output at vertex 6 all the same; the vertices that it lacks come before
     it, without edges and with operation 0.
     """
+
+    sizes = Sizes(Size(128, 3), scoring=Size(16, 3, 16), training=Size(16, 1))
+    notations = ("ModelSpec", "api.ModelSpec", "{", "[", "(")
+    chosen = ("vertex_",)
 
     def why_invalid(self, choices: tuple[int, ...]) -> str:
         """A cell needs a path, and at most 9 edges on its paths."""
@@ -570,6 +574,4 @@ NB101 = NB101Space(
         *(Decision(f"edge {i}-{j}", ("0", "1")) for i, j in PAIRS),
         *(Decision(f"vertex {v}", OPS) for v in range(1, MAX_VERTICES - 1)),
     ),
-    default_channels=128,
-    default_cells=3,
 )

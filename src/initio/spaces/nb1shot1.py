@@ -30,6 +30,10 @@ class NB1Shot1Space(GraphSpace):
 
     n_parents: tuple[int, ...] = field(kw_only=True)  # of vertices 1, 2, ... and the output
 
+    sizes = NB101.sizes
+    one_shot = True
+    chosen = NB101.chosen
+
     @property
     def n_blocks(self) -> int:
         """Vertices with an operation."""
@@ -191,8 +195,6 @@ def _space(number: int, *n_parents: int) -> NB1Shot1Space:
             ),
             *(Decision(f"operation of block {v}", OPS) for v in range(1, out)),
         ),
-        default_channels=NB101.default_channels,
-        default_cells=NB101.default_cells,
         n_parents=n_parents,
     )
 

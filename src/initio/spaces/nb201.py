@@ -12,7 +12,7 @@ from itertools import permutations, product
 from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # the order of the text form
@@ -29,6 +29,11 @@ class NB201Space(GraphSpace):
     >>> NB201.count()
     15625
     """
+
+    sizes = Sizes(Size(16, 5), scoring=Size(8, 5, 16), training=Size(8, 1))
+    notations = ("|",)
+    one_shot = prunable = True
+    chosen = ("edge_",)
 
     def parse(self, text: str) -> Architecture:
         """Reads the benchmark's own strings; the sources must be in order."""
@@ -225,6 +230,4 @@ NB201 = NB201Space(
     name="nb201",
     title="NAS-Bench-201: 6 edges between 4 nodes, 5 operations",
     decisions=tuple(Decision(f"edge {s}-{t}", OPS) for s, t in EDGES),
-    default_channels=16,
-    default_cells=5,
 )

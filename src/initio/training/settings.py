@@ -13,9 +13,6 @@ from initio.spaces import NetworkSettings, Space
 Augment = Literal["auto", "crop-flip", "crop", "none"]
 AUGMENTS = ("auto", "crop-flip", "crop", "none")
 
-# channels and cells of a network whose epoch takes seconds; a space that is not listed has its published size
-SMALL = {"nb201": (8, 1), "nb101": (16, 1), "nb1shot1": (16, 1), "darts": (4, 5), "mlp": (128, 1)}
-
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -80,5 +77,5 @@ def small_network(space: Space, *, channels: int | None = None, cells: int | Non
     >>> small_network(get_space("nb201"), cells=2).channels
     8
     """
-    thin, few = SMALL.get(space.name.split("-")[0], (None, None))
-    return NetworkSettings(channels=channels or thin, cells=cells or few)
+    small = space.sizes.training
+    return NetworkSettings(channels=channels or small.channels, cells=cells or small.cells)

@@ -204,7 +204,7 @@ def test_the_chosen_trace_is_the_part_of_the_trace_that_the_blocks_hold() -> Non
     import torch.nn.functional as F  # noqa: N812
 
     network, batch = CELLS.build(CELLS.draw(Random(2)), 0), CELLS.batch(0)
-    T, T_c, flag = traces(network, batch)
+    T, T_c, flag = traces(CELLS.space, network, batch)
     weights = {name: p for name, p in network.named_parameters() if p.ndim > 1}
     loss = F.cross_entropy(network.train()(torch.from_numpy(batch.x.copy())), torch.from_numpy(batch.y.copy()))
     gradients = torch.autograd.grad(loss, list(weights.values()))

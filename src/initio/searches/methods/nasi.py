@@ -24,7 +24,6 @@ is chosen. An option called `none` is left out, as in the darts space: an edge w
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -42,9 +41,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from initio.records import Batch
-    from initio.spaces.base import Decision
+    from initio.spaces.base import Decision, GraphSpace
 
-CHOSEN = re.compile(r"\.(vertex|edge|node)_")  # in the name of a parameter: it belongs to a chosen operation
 WORDS = ("none", "geometric", "adaptive", "fixed")  # that ν may be, beside a number
 OWN = 0.3  # prior deviation of a place's slope around the one that its operation has everywhere, if slopes are shared
 STARTS = 10  # measured architectures from which a better predicted one is climbed to
@@ -160,7 +158,7 @@ class Nasi:
         """T of an architecture, and T_c if that is rewarded, with the batch and the initialisation of one draw."""
         if self.counted == "all":
             return whole_trace(problem, arch, draw)
-        return traces(problem.build(arch, draw), problem.batch(draw))
+        return traces(problem.space, problem.build(arch, draw), problem.batch(draw))
 
     def _fit_rows(self, problem: Problem, rows: Sequence[Settings]) -> Fit:
         rewarded = "trace" if self.counted == "all" else "chosen_trace"
@@ -345,7 +343,7 @@ def sharing(decisions: tuple[Decision, ...]) -> np.ndarray:
     return np.hstack([OWN * np.eye(len(options)), occurs, there])
 
 
-def traces(network: nn.Module, batch: Batch) -> Traces:
+def traces(space: GraphSpace, network: nn.Module, batch: Batch) -> Traces:
     """T, the part T_c of it that the parameters of the chosen operations hold, and a flag."""
     import torch
 
@@ -357,7 +355,7 @@ def traces(network: nn.Module, batch: Batch) -> Traces:
     T = METRICS["nasi"].value(at)
     if T.value is None:
         return Traces(None, None, T.flag)
-    own = {name: g for name, g in at.g.items() if CHOSEN.search(name)}
+    own = {name: g for name, g in at.g.items() if space.is_chosen(name)}
     return Traces(T.value, float(at.dot(own, own)), T.flag)
 
 

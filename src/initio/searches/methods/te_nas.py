@@ -13,12 +13,11 @@ from initio.errors import InputError
 from initio.networks.graphs import SUM, ZERO, Builder, Graph, Mixed, Op, prune
 from initio.records import Architecture, Batch, Query
 from initio.searches.queries import Proposals, Task
-from initio.spaces import GraphSpace, NetworkSettings
+from initio.spaces import SPACES, GraphSpace, NetworkSettings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-SUPERNETS = ("nb201", "darts")  # where all options exist side by side, whatever is sampled
 DECIMALS = 3  # to which changes are rounded before they are ranked
 
 Kept = tuple[tuple[int, ...], ...]  # for each categorical of the relaxation, the options that are left
@@ -62,10 +61,9 @@ class TeNas:
     def propose(self, task: Task, seed: int) -> Proposals:
         """Prunes, then asks for what is left."""
         space = task.space
-        if not isinstance(space, GraphSpace) or space.name not in SUPERNETS:
-            raise InputError(
-                f"te-nas prunes a supernet, which {space.name} does not have: take {' or '.join(SUPERNETS)}"
-            )
+        if not isinstance(space, GraphSpace) or not space.prunable:
+            prunable = " or ".join(name for name, other in SPACES.items() if other.prunable)
+            raise InputError(f"te-nas prunes a supernet, which {space.name} does not have: take {prunable}")
         weights = self.weights(space, seed)
         yield Query(task.member(space.decode(weights)) or _heaviest(task, weights))
         return None

@@ -1,0 +1,1 @@
+"""Runs: a search in its folder, and many searches side by side."""

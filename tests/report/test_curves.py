@@ -1,0 +1,42 @@
+"""Curves show what the arrays hold, from where every run has a value."""
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from initio.report.curves import Curves, save_curves
+
+GRID = np.geomspace(1.0, 100.0, 5)
+FIRST = np.array([[np.nan, 90.0, 91.0, 92.0, 92.0], [np.nan, np.nan, 93.0, 94.0, 94.0]])
+SECOND = np.array([[80.0, 80.0, 80.0, 80.0, 85.0]])
+
+
+def drawn(monkeypatch, tmp_path, curves):
+    """The figure that is saved."""
+    figures, save = [], Figure.savefig
+
+    def keep(figure, *args, **options):
+        figures.append(figure)
+        save(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    save_curves(curves, tmp_path / "curves.svg", "a title")
+    return figures[0]
+
+
+def test_means_and_standard_errors_from_where_all_runs_have_a_value(monkeypatch, tmp_path):
+    figure = drawn(monkeypatch, tmp_path, Curves(GRID, "queries", {"c10": {"a": FIRST, "b": SECOND}}))
+    (axis,) = figure.axes
+    a, b = axis.get_lines()
+    np.testing.assert_array_equal(a.get_xydata(), np.column_stack([GRID[2:], [92.0, 93.0, 93.0]]))
+    np.testing.assert_array_equal(b.get_xydata(), np.column_stack([GRID, SECOND[0]]))
+    band = axis.collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (92 - 1 / np.sqrt(2), 93 + 1 / np.sqrt(2))
+    assert axis.get_xlabel() == "queries"
+
+
+def test_a_panel_a_column(monkeypatch, tmp_path):
+    figure = drawn(monkeypatch, tmp_path, Curves(GRID, "queries", {"c10": {"a": FIRST}, "c100": {"a": SECOND}}))
+    assert [axis.get_title() for axis in figure.axes] == ["c10", "c100"]
+    assert ET.parse(tmp_path / "curves.svg").getroot().tag.endswith("svg")
