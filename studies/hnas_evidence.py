@@ -94,7 +94,7 @@ class Evidence:
             relation = relate(found, opened, next(iter(columns.values())), where=where, metrics=metrics, only=only)
         rows = list(relation.rows)
         errors = {name: -opened.column(column)[rows] for name, column in columns.items()}
-        return Scored({s.metric: s.mean for s in relation.scores}, errors)
+        return Scored({name: relation.scores[name] for name in relation.scores.metrics}, errors)
 
     @cached_property
     def nb201(self) -> Scored:

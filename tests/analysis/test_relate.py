@@ -59,7 +59,7 @@ def test_every_row_gets_the_score_of_its_network(store: Store, table: CompactTab
     assert len(found.rows) == table.length
     assert found.networks == len(means) < table.length
     expected = np.array([means[NB201.canonical(arch)] for arch in archs(table)])
-    assert found.scores[0].mean.tolist() == expected.tolist()
+    assert found.scores["trace"].tolist() == expected.tolist()
     agreement = found.agreements(k=5)["trace"]
     assert agreement.spearman == spearman(expected, table.column("acc"))
     assert (agreement.used, agreement.undefined) == (table.length, 0)
@@ -70,8 +70,8 @@ def test_costs_belong_to_the_architecture_as_written(store: Store, table: Compac
     written = archs(table)
     store.put(Evaluation(arch, "params", float(i), 0) for i, arch in enumerate(written))
     found = relate(store, table, "acc")
-    assert [s.metric for s in found.scores] == ["trace", "params"]
-    assert found.scores[1].mean.tolist() == list(range(len(written)))
+    assert found.scores.metrics == ("trace", "params")
+    assert found.scores["params"].tolist() == list(range(len(written)))
 
 
 def test_only_a_sample(store: Store, table: CompactTable) -> None:
@@ -83,9 +83,9 @@ def test_only_a_sample(store: Store, table: CompactTable) -> None:
 def test_seeds_are_averaged_and_their_spread_told(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean if seed else -mean, seeds=2)
     found = relate(store, table, "acc")
-    assert not found.scores[0].mean.any()
+    assert not found.scores["trace"].any()
     assert found.agreements()["trace"].spearman is None
-    each = spearman(found.scores[0].by_draw[1, "d00d"], found.target)
+    each = spearman(found.scores.each("trace")[1], found.target)
     assert each is not None
     assert found.spread("trace") == pytest.approx(abs(each) * math.sqrt(2))
 
@@ -125,7 +125,7 @@ def test_kinds_of_scores_are_not_mixed(store: Store, table: CompactTable) -> Non
 def test_only_the_newest_version_of_a_metric(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean)
     store.put(Evaluation(e.architecture, "trace", 1.0, 0, data=e.data, version=2) for e in list(store.evaluations()))
-    assert set(relate(store, table, "acc").scores[0].mean) == {1.0}
+    assert set(relate(store, table, "acc").scores["trace"]) == {1.0}
 
 
 def test_wrong_stores(store: Store, table: CompactTable) -> None:
@@ -150,7 +150,7 @@ def bounded(store: Store, table: CompactTable) -> Relation:
 
 def test_bounds_and_their_ablations(store: Store, table: CompactTable) -> None:
     found = bounded(store, table)
-    M = found.scores[0].mean
+    M = found.scores["trace"]
     assert [row.bound for row in found.bounds()] == ["realisable", "trade_off", "kappa", "non_realisable"]
     target = -np.abs(M**2 - np.quantile(M**2, 0.5))
     rows = {row.bound: row for row in Relation(found.rows, found.networks, target, found.scores).bounds()}

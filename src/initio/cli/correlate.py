@@ -115,13 +115,13 @@ def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
 
 
 def _print_head(relation: Relation, table: CompactTable, column: str) -> None:
-    scored = next(scores for scores in relation.scores if not scores.kind.is_cost)
-    first, draws = scored.kind.groups[0], len(scored.by_draw)
-    settings = ", ".join(f"{name}={value}" for name, value in first.settings)
+    origins = relation.scores.origins.values()
+    scored = next(origin for origin in origins if not origin.counted)
+    draws, batches = len(scored.draws), len({batch for _, batch in scored.draws})
+    settings = ", ".join(f"{name}={value}" for name, value in scored.settings)
     print(f"{column} of {table.path.name}: {len(relation.rows):,} architectures, {relation.networks:,} networks")
-    batches = len(scored.kind.groups)
     drawn = f"{draws} draw{'s' * (draws > 1)} of the weights, {batches} of the batch"
-    print(f"scores on {first.source or first.data}, {drawn}: {settings}")
+    print(f"scores on {scored.source or scored.draws[0][1]}, {drawn}: {settings}")
 
 
 def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:
@@ -154,7 +154,7 @@ def _print_bounds(rows: list[dict[str, Any]], fitted: str) -> None:
 
 
 def _print_between(relation: Relation) -> None:
-    names = [scores.metric for scores in relation.scores]
+    names = relation.scores.metrics
     table = relation.between()
     width = max(map(len, names))
     print("\nSpearman between metrics")
