@@ -35,7 +35,7 @@ from initio.searches.base import whole_trace
 from initio.searches.methods.literal import LiteralNasi
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.tables.surrogate import EPOCHS, Surrogate
+from initio.tables.nb301 import EPOCHS, Surrogate
 
 MODES = {"data": ("cifar", "true"), "random labels": ("cifar", "random"), "noise": ("noise", "true")}
 PUBLISHED = {
