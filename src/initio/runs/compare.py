@@ -25,7 +25,7 @@ from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, Problem, QuerySearch, SearchResult, Trained, drive
-from initio.tables import Benchmark, open_benchmark
+from initio.tables import Table, open_table
 
 CURVE_POINTS = 400
 
@@ -52,7 +52,7 @@ class BenchSetup:
     store: str | None = None
     where: tuple[tuple[str, str], ...] = ()
 
-    def open(self) -> Benchmark:
+    def open(self) -> Table:
         """The benchmark; opened once in a process."""
         return _benchmark(self.benchmark, self.folder, self.dataset, self.epochs)
 
@@ -78,8 +78,8 @@ class BenchSetup:
 
 
 @lru_cache(maxsize=4)
-def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Benchmark:
-    return open_benchmark(name, folder, dataset=dataset, epochs=epochs)
+def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Table:
+    return open_table(name, folder, dataset=dataset, epochs=epochs)
 
 
 @lru_cache(maxsize=4)
@@ -159,7 +159,7 @@ def run_one(setup: BenchSetup, name: str, search: QuerySearch, seed: int) -> Out
     )
 
 
-def _curve(benchmark: Benchmark, result: SearchResult) -> Iterator[CurvePoint]:
+def _curve(benchmark: Table, result: SearchResult) -> Iterator[CurvePoint]:
     best, seconds, last = (-np.inf, -np.inf), 0.0, None
     for step in cast("Sequence[Trained]", result.steps):
         seconds += step.seconds
