@@ -15,7 +15,7 @@ try:  # not every system has them: there, nothing is locked and no memory is kno
     import fcntl
     import resource
 except ImportError:
-    fcntl = resource = None  # type: ignore[assignment]
+    fcntl = resource = None  # type: ignore[assignment, unused-ignore]
 
 
 @contextmanager
@@ -88,8 +88,8 @@ def locked(path: Path, sentence: str) -> Iterator[None]:
 
 def peak_bytes() -> int:
     """The most memory this process ever held; 0 where the system does not say."""
-    if resource is None:
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = 0
+    if resource is not None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     unit = {"darwin": 1}.get(sys.platform, 1024)
     return peak * unit

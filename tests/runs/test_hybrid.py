@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from initio.runs.hybrid import Hybrid
 
 from initio import InputError
 from initio.cli import main
 from initio.data import load
 from initio.records import Settings
-from initio.runs.hybrid import Hybrid
 from initio.searches import Hnas, RandomSearch
 from initio.spaces import NB201, NetworkSettings, get_space
 from initio.training import TrainingSettings

@@ -5,19 +5,18 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError
 from initio.files import write_text
 
 if TYPE_CHECKING:
-    from initio.runs.compare import Outcome, Setup, Summary
-    from initio.searches.queries import QuerySearch
+    from initio.runs.compare import BenchSetup, Outcome, Summary
+    from initio.searches import QuerySearch
     from initio.tables.published import Published
 
 BASELINES = ("random", "rea")
@@ -65,6 +64,7 @@ class BenchCommand:
 
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
+        from initio.cli.progress import Reporter
         from initio.report.curves import save_curves
         from initio.runs.compare import curves, run_all, summarise
 
@@ -76,11 +76,12 @@ class BenchCommand:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
         journal = folder / f"unfinished-{key}.jsonl"
-        progress = Progress(len(searches) * self.seeds)
-        outcomes = run_all(
-            setup, searches, range(self.seeds), workers=self.workers, journal=journal, on_outcome=progress.step
-        )
-        progress.close()
+        total, heard = len(searches) * self.seeds, count(1)
+        with Reporter() as reporter:
+            outcomes = run_all(
+                setup, searches, range(self.seeds), workers=self.workers, journal=journal,
+                on_outcome=lambda outcome: reporter.outcome(next(heard), total, outcome),
+            )  # fmt: skip
         rows = summarise(outcomes)
         title = self._title(setup, searches)
         text = "\n".join([title, "", *markdown(rows, self.published(searches))])
@@ -91,45 +92,52 @@ class BenchCommand:
         print(text)
         print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")
 
-    def setup(self) -> Setup:
+    def setup(self) -> BenchSetup:
         """What the options say about all runs."""
         from initio.cli.correlate import where_clause
-        from initio.runs.compare import Setup
-        from initio.searches.queries import Budget
+        from initio.runs.compare import BenchSetup
+        from initio.searches import Budget
 
-        queries = 20 if self.queries is None and self.seconds is None else self.queries
+        queries = self.queries
+        if queries is None and self.seconds is None:
+            queries = 20
         where = tuple(sorted(where_clause(self.where).items()))
-        return Setup(self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where)
+        return BenchSetup(
+            self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where
+        )
 
     def searches(self) -> dict[str, QuerySearch]:
         """The searches by the label of their row."""
-        from initio.searches import QUERY_SEARCHES
+        from initio.searches import SEARCHES, find_search
 
         names = _names(self.search)
         if names == ["all"]:
-            names = list(QUERY_SEARCHES)
+            names = [name for name in SEARCHES if find_search(name).trains]
         if not names:
-            raise InputError(f"--search needs a name: {', '.join(QUERY_SEARCHES)}")
+            raise InputError("--search needs a name, as in --search robust, or all")
         if self.baselines:
             names += [name for name in BASELINES if name not in names]
         metrics: list[str | None] = [*_names(self.metric)] or [None]
         used: set[str] = set()
         made: dict[str, QuerySearch] = {}
         for name in names:
-            if name not in QUERY_SEARCHES:
-                raise InputError(f"there is no search {name!r} on evaluations: {did_you_mean(name, [*QUERY_SEARCHES])}")
+            search: type[Any] = find_search(name)
+            if not search.trains:
+                raise InputError(
+                    f"{name} learns from no trainings, so there is nothing to compare: take another search"
+                )
             for metric in metrics:
-                options = self._options(QUERY_SEARCHES[name], metric)
+                options = self._options(search, metric)
                 used |= options.keys()
-                label = ", ".join([name, *(str(v) if o == "metric" else f"{o} = {v}" for o, v in options.items())])
-                made[label] = QUERY_SEARCHES[name](**options)
+                own = {"metric": metric, "k": f"k = {self.k}"}
+                made[", ".join([name, *(str(own[option]) for option in options)])] = search(**options)
         for option in ("metric", "k"):
             if getattr(self, option) not in (None, ()) and option not in used:
                 raise InputError(f"--{option} is not an option of {', '.join(names)}")
         return made
 
-    def _options(self, search: type[QuerySearch], metric: str | None) -> dict[str, Any]:
-        has = {field.name for field in fields(search)}  # type: ignore[arg-type]
+    def _options(self, search: type[Any], metric: str | None) -> dict[str, Any]:
+        has = {field.name for field in fields(search)}
         given = {"metric": metric, "k": self.k}
         return {name: value for name, value in given.items() if value is not None and name in has}
 
@@ -156,7 +164,7 @@ class BenchCommand:
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return name.replace(",", "-").replace(" ", "")
 
-    def _title(self, setup: Setup, searches: dict[str, QuerySearch]) -> str:
+    def _title(self, setup: BenchSetup, searches: dict[str, QuerySearch]) -> str:
         budget, draws = setup.budget, setup.draws
         parts = [
             f"{budget.queries} queries" if budget.queries else "",
@@ -219,26 +227,3 @@ def runs_csv(outcomes: Sequence[Outcome]) -> str:
         reported = (o.report.get(column, "") for column in columns)
         writer.writerow([o.search, o.seed, " ".join(map(str, o.choices)), *reported, *numbers])
     return text.getvalue()
-
-
-class Progress:
-    """One line on stderr: runs done, time left, the last answer."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.start, self.shown = total, 0, time.monotonic(), 0.0
-        self.terminal = sys.stderr.isatty()
-
-    def step(self, outcome: Outcome) -> None:
-        """Counts a run."""
-        self.done += 1
-        now = time.monotonic()
-        if self.terminal or now - self.shown > 10:
-            self.shown = now
-            left = (now - self.start) / self.done * (self.total - self.done)
-            line = f"run {self.done} of {self.total}, {left:.0f} s left; {outcome.search}: {outcome.validation:.2f}"
-            print(f"\r{line:<78}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr)
-
-    def close(self) -> None:
-        """Leaves the terminal clean."""
-        if self.terminal:
-            print(file=sys.stderr)

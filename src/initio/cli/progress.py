@@ -1,139 +1,161 @@
-"""What a long search says on stderr: one line, rewritten in a terminal and rare elsewhere."""
+"""What a long command says on stderr while it works: bars in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from initio.records import Architecture, Settings
-from initio.runs.folder import Run
-from initio.spaces import GraphSpace
+from initio.records import Architecture
+from initio.spaces import Space
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from initio.runs.compare import Outcome
+    from initio.runs.search import SearchStarted
     from initio.scores.pool import Progress as ScoringProgress
-    from initio.searches import Problem
-    from initio.searches import Search as Method
     from initio.training import TrainingProgress
 
-Leading = Callable[["Problem", list[Settings]], Architecture | None]
+EVERY = 10.0  # seconds between two lines, where there is no terminal
 
 
-@contextmanager
-def interruptible(run: Run) -> Iterator[None]:
-    """Names the run when its search begins, and after Ctrl-C says how to go on."""
-    print(f"run in {run.folder}", file=sys.stderr)
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"\ngo on with: initio search --resume {quote(str(run.folder))}", file=sys.stderr)
-        raise
-
-
-class Clock:
-    """Seconds of work on a run, those before an interruption included."""
-
-    def __init__(self, before: float) -> None:
-        self.start = time.perf_counter() - before
-
-    def seconds(self) -> float:
-        """Up to now."""
-        return time.perf_counter() - self.start
-
-
-class Line:
-    """The line of a search that trains."""
+class Reporter:
+    """The one reporter: `show` takes note of how far a piece of work is."""
 
     def __init__(self) -> None:
-        self.terminal, self.shown, self.trained = sys.stderr.isatty(), 0.0, 0
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
 
-    def scoring(self, progress: ScoringProgress) -> None:
-        """The pool at initialisation."""
-        self._show(f"{progress.phase}: {progress.done} of {progress.total}")
+        console = Console(stderr=True)
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._last = self._start = time.monotonic()
+        if console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
+            self._bars = Progress(*columns, console=console, transient=True)
 
-    def training(self, at: TrainingProgress) -> None:
-        """The network that is being trained."""
-        if at.epoch == 1 and at.batch == 1:
-            self.trained += 1
-        self._show(
-            f"training {self.trained}: epoch {at.epoch} of {at.epochs}, batch {at.batch} of {at.batches}, "
-            f"loss {at.loss:.2f}, {at.accuracy:.0f} %, {at.left:.0f} s left"
-        )
+    def __enter__(self) -> Self:
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def show(self, work: str, done: int, total: int | None, text: str) -> None:
+        """So much of the work is done; the last piece is always told."""
+        if self._bars:
+            if work not in self._tasks:
+                self._tasks[work] = self._bars.add_task(work, total=total, text="")
+            self._bars.update(self._tasks[work], completed=done, total=total, text=text)
+        elif done == total or time.monotonic() - self._last > EVERY:
+            self._last = time.monotonic()
+            print(f"{work}: {text}", file=sys.stderr, flush=True)
 
     def note(self, sentence: str) -> None:
         """Something the user should know."""
-        print(f"{chr(10) * self.terminal}{sentence}", file=sys.stderr)
+        if self._bars:
+            self._bars.console.print(sentence, markup=False, highlight=False)
+        else:
+            print(sentence, file=sys.stderr, flush=True)
 
-    def close(self) -> None:
-        """Leaves the terminal clean."""
-        if self.terminal:
-            print(file=sys.stderr)
+    def scoring(self, at: ScoringProgress) -> None:
+        """Many architectures, scored or counted."""
+        self.show(at.phase, at.done, at.total, state(at))
 
-    def _show(self, text: str) -> None:
-        now = time.monotonic()
-        if self.terminal or now - self.shown > 10:
-            self.shown = now
-            print(f"\r{text:<100}" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr)
+    def training(self, number: int, at: TrainingProgress) -> None:
+        """A network that is being trained."""
+        done, total = (at.epoch - 1) * at.batches + at.batch, at.epochs * at.batches
+        text = f"epoch {at.epoch} of {at.epochs}, loss {at.loss:.2f}, {at.accuracy:.0f} %, {duration(at.left)} left"
+        self.show(f"training {number}", done, total, text)
 
+    def outcome(self, done: int, total: int, last: Outcome) -> None:
+        """A comparison of searches, run by run."""
+        self.show(
+            "runs", done, total, f"{done} of {total}{self.left(done, total)}; {last.search}: {last.validation:.2f}"
+        )
 
-class Progress:
-    """The line of a search at initialisation: step, time left, trace, leading choices."""
-
-    def __init__(self, search: Method, problem: Problem, rows: list[Settings]) -> None:
-        self.total, self.rows, self.first = search.n_rows, list(rows), len(rows)
-        self.problem = problem
-        self.leading: Leading = getattr(search, "leading", lambda problem, rows: None)
-        self.start = self.shown = time.monotonic()
-        self.terminal = sys.stderr.isatty()
-        self.width = 0
-
-    def step(self, row: Settings) -> None:
-        """Counts a row of the trace and shows it, at most once a second in a terminal and every ten elsewhere."""
-        self.rows.append(row)
-        now = time.monotonic()
-        if self.total in (None, len(self.rows)) or now - self.shown > (1 if self.terminal else 10):
-            self.shown = now
-            line = self.line(now)
-            if self.terminal:
-                line = line[: shutil.get_terminal_size((100, 24)).columns - 1]
-                print("\r" + line.ljust(self.width), end="", file=sys.stderr, flush=True)
-                self.width = len(line)
-            else:
-                print(line, file=sys.stderr, flush=True)
-
-    def line(self, now: float) -> str:
-        """What is known after the last row."""
-        done, row = len(self.rows), dict(self.rows[-1])
-        parts = [f"step {done}" + (f"/{self.total}" if self.total else "")]
-        if self.total:
-            parts.append(f"{(now - self.start) / (done - self.first) * (self.total - done):.0f} s left")
-        if "stage" in row:
-            parts.append(str(row["stage"]))
-        if "restart" in row:
-            parts.append(f"restart {int(str(row['restart'])) + 1}")
-        if isinstance(T := row.get("trace"), float):
-            parts.append(f"T {T:.3g}")
-        if (arch := self.leading(self.problem, self.rows)) is not None:
-            parts.append("leading: " + _operations(self.problem.space, arch))
-        return ", ".join(parts)
-
-    def close(self) -> None:
-        """Ends the line."""
-        if self.terminal:
-            print(file=sys.stderr)
+    def left(self, done: int, total: int) -> str:
+        """How long the rest takes, judged by what was done since the beginning."""
+        return f", {duration((time.monotonic() - self._start) / done * (total - done))} left"
 
 
-def _operations(space: GraphSpace, arch: Architecture) -> str:
+class SearchReporter(Reporter):
+    """The reporter of a search: hears its steps, and whatever else is under way."""
+
+    started: SearchStarted
+    steps: list[Any]
+    trained = 0
+
+    def progress(self, what: Any) -> None:
+        """What `initio.search` tells its `on_progress`."""
+        from initio.runs.search import SearchStarted
+        from initio.training import TrainingProgress
+
+        if isinstance(what, SearchStarted):
+            self.started, self.steps = what, list(what.done)
+        elif isinstance(what, str):
+            self.note(what)
+        elif isinstance(what, TrainingProgress):
+            self.trained += what.epoch == 1 and what.batch == 1
+            self.training(self.trained, what)
+        else:
+            self.scoring(what)
+
+    def step(self, step: Any) -> None:
+        """A step of the search: how many, how long, what it found, which choice leads."""
+        self.steps.append(step)
+        search, problem = self.started.search, self.started.problem
+        done, total = len(self.steps), search.n_steps(problem)
+        parts = [str(done)]
+        if total is not None:
+            new = done - len(self.started.done)
+            parts = [f"{done}/{total}" + self.left(new, total - done + new)]
+        if step.restart is not None:
+            parts.append(f"restart {step.restart + 1}")
+        parts.append(step.told())
+        if (self._bars or done == total) and (leading := search.leading(problem, self.steps)) is not None:
+            parts.append("leading: " + operations(problem.space, leading))
+        self.show("step", done, total, ", ".join(filter(None, parts)))
+
+
+def operations(space: Space, arch: Architecture) -> str:
     """How often each operation occurs in the cells.
 
     >>> from initio.spaces import get_space
-    >>> _operations(get_space("nb201"), Architecture("nb201", (3, 3, 1, 3, 2, 3)))
+    >>> operations(get_space("nb201"), Architecture("nb201", (3, 3, 1, 3, 2, 3)))
     '4 nor_conv_3x3, 1 skip_connect, 1 nor_conv_1x1'
     """
     labels = Counter(edge.label for cell in space.cells(arch) for edge in cell.edges if edge.label)
     return ", ".join(f"{count} {label}" for label, count in labels.most_common())
+
+
+def state(at: ScoringProgress) -> str:
+    """How far, how fast, how long.
+
+    >>> from initio.scores.pool import Progress
+    >>> state(Progress("scoring", done=100, total=5260, known=3, seconds=20.0))
+    '100 of 5,260, 5.0 a second, 17 min left'
+    """
+    text = f"{at.done:,} of {at.total:,}"
+    if at.left is not None:
+        text += f", {at.rate:.1f} a second, {duration(at.left)} left"
+    if at.restarts:
+        text += f", workers restarted {at.restarts} times"
+    return text
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(42.2), duration(1000), duration(20_000)
+    ('42 s', '17 min', '5.6 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -68,6 +68,28 @@ class BenchSetup:
         """The scores that the run of this seed gets."""
         return _draw(self, seed)
 
+    def problem(self, seed: int, *, scored: bool = True) -> Problem:
+        """What a search with this seed is told."""
+        benchmark, scores = self.open(), None
+        if scored:
+            scores = self.scores(seed)
+        validation = benchmark.validation
+        pool = validation.architectures or ()
+        return Problem(
+            benchmark.space, budget=self.budget, pool=pool, scores=scores, epochs=validation.epochs, evaluate=validation
+        )
+
+    def problem(self, seed: int, *, scored: bool = True) -> Problem:
+        """What a search with this seed is told."""
+        benchmark, scores = self.open(), None
+        if scored:
+            scores = self.scores(seed)
+        validation = benchmark.validation
+        pool = validation.architectures or ()
+        return Problem(
+            benchmark.space, budget=self.budget, pool=pool, scores=scores, epochs=validation.epochs, evaluate=validation
+        )
+
     def _store(self) -> Path | None:
         if self.store is not None:
             return find_store(self.store)
@@ -130,15 +152,7 @@ def run_one(setup: BenchSetup, name: str, search: QuerySearch, seed: int) -> Out
     """One run."""
     benchmark = setup.open()
     validation, report = benchmark.validation, benchmark.report
-    problem = Problem(
-        benchmark.space,
-        budget=setup.budget,
-        pool=validation.architectures or (),
-        scores=search.needs_scores and setup.scores(seed) or None,
-        epochs=validation.epochs,
-        evaluate=validation,
-    )
-    result = drive(search, problem, seed=seed)
+    result = drive(search, setup.problem(seed, scored=search.needs_scores), seed=seed)
     steps = cast("Sequence[Trained]", result.steps)
     found = [step.number for step in steps if step.architecture == result.best]
     value = validation(Query(result.best)).value

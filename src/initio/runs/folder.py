@@ -62,7 +62,9 @@ class RunPlan:
 
     def arguments(self) -> dict[str, Any]:
         """For the verb."""
-        given = {name: value for name, value in vars(self).items() if name not in ("settings", "fingerprint", "versions")}
+        given = {
+            name: value for name, value in vars(self).items() if name not in ("settings", "fingerprint", "versions")
+        }
         return given | self.settings
 
 
@@ -169,7 +171,9 @@ class RunFolder:
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
-        return {timed.architecture: timed.seconds for timed in _read_lines(self.latency_path, partial(decode, TimedNetwork))}
+        return {
+            timed.architecture: timed.seconds for timed in _read_lines(self.latency_path, partial(decode, TimedNetwork))
+        }
 
     def add_latency(self, arch: Architecture, seconds: float) -> None:
         """Adds a time; it is on disk when this returns."""

@@ -97,29 +97,24 @@ def search(
     if limits is None or isinstance(limits, Mapping):
         limits = make_limits(limits or {})
     refuse_useless(chosen, queries=queries, epochs=epochs, pool=pool, labels=labels, limits=str(limits))
-    budget = None
-    if chosen.trains:
-        queries, epochs = first_given(queries, QUERIES), first_given(epochs, EPOCHS)
-        budget = Budget(queries=queries)
     if chosen.needs_scores:
         pool = first_given(pool, POOL)
         if pool < 0:
             raise InputError(f"the pool must not be negative, not {pool}")
-    size = home.sizes.scoring
-    name, side = data if isinstance(data, str) else data.name, None
-    if isinstance(data, str):
-        side = _side(data, pixels, size.pixels)
-        data, name = load(data, pixels=side), located(data)
-    network = NetworkSettings(
-        first_given(channels, size.channels), first_given(cells, size.cells), data.classes, data.shape
+    problem = make_problem(
+        home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
     )
-    target = NetworkSettings(prune=False, classes=data.classes)
-    problem = Problem(home, data, network, target, batch_size, labels, limits, budget=budget)
+    if chosen.trains:
+        queries, epochs = first_given(queries, QUERIES), first_given(epochs, EPOCHS)
+        problem = replace(problem, budget=Budget(queries=queries))
+    name, side = problem.known_data.name, None
+    if isinstance(data, str):
+        name, side = located(data), _side(data, pixels, home.sizes.scoring.pixels)
     plan = RunPlan(
         home.name, label(method), name, seed, labels, batch_size, restarts, limits, _own_settings(chosen), queries,
-        epochs, pool, network.channels, network.cells, side, problem.batch(seed).fingerprint, versions(),
+        epochs, pool, problem.network.channels, problem.network.cells, side, problem.batch(seed).fingerprint, versions(),
     )  # fmt: skip
-    return _Work(chosen, problem, plan, on_step, on_progress).run(folder and Path(folder), resume)
+    return _Work(chosen, problem, plan, on_step, on_progress).run(_path(folder), resume)
 
 
 def resume_run(
@@ -230,12 +225,35 @@ class _Work:
             return read_table(store, space, pool=connected)
 
 
+def make_problem(
+    space: Space | str,
+    data: Data | str = "noise",
+    *,
+    labels: Literal["true", "random"] = "true",
+    batch_size: int = 64,
+    limits: Limits | None = None,
+    channels: int | None = None,
+    cells: int | None = None,
+    pixels: int | None = None,
+) -> Problem:
+    """What `search` would search on; the arguments are its own."""
+    if isinstance(space, str):
+        space = get_space(space)
+    size = space.sizes.scoring
+    if isinstance(data, str):
+        data = load(data, pixels=_side(data, pixels, size.pixels))
+    elif pixels is not None:
+        raise InputError("pixels is an option for data by name: resize the data set itself")
+    width, depth = first_given(channels, size.channels), first_given(cells, size.cells)
+    network = NetworkSettings(width, depth, data.classes, data.shape)
+    target = NetworkSettings(prune=False, classes=data.classes)
+    return Problem(space, data, network, target, batch_size, labels, limits or Limits())
+
+
 # --- what the arguments mean ----------------------------------------------------------------------------------------
 
 
-def make_search(
-    method: Search[Any] | str, space: Space, settings: Mapping[str, Any], restarts: int = 1
-) -> Search[Any]:
+def make_search(method: Search[Any] | str, space: Space, settings: Mapping[str, Any], restarts: int = 1) -> Search[Any]:
     """The method with its settings: those given, those of the space's family, the method's own defaults."""
     if isinstance(method, str):
         kind = find_search(method)
@@ -323,7 +341,15 @@ def _side(data: str, pixels: int | None, default: int | None) -> int | None:
         if pixels is not None:
             raise InputError(f"{data!r} says how large its images are: leave out pixels")
         return None
-    return first_given(pixels, default)
+    if pixels is None:
+        return default
+    return pixels
+
+
+def _path(folder: str | Path | None) -> Path | None:
+    if folder is None:
+        return None
+    return Path(folder)
 
 
 def _same(planned: RunPlan, now: RunPlan) -> None:

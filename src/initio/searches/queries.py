@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Observation, Query
-from initio.searches.base import SearchRun, Search, SearchStep
+from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.problem import Budget, Evaluate, Problem
 
 REPEATS = 1000  # known answers in a row, after which a search is taken to have nothing new to ask

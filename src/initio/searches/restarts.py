@@ -22,7 +22,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Scalar
-from initio.searches.base import SearchRun, Search, SearchStep
+from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.problem import Problem
 from initio.searches.traces import TraceSearch
 from initio.spaces import Space, get_space

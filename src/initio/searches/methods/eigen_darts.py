@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost
-from initio.searches.base import SearchRun, Search, SearchStep
+from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.methods.lambda_min import mlp_space
 from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace

@@ -36,7 +36,7 @@ from initio.kernels.infinite.duals import dual
 from initio.kernels.infinite.recursion import Block, Diagonal, first_diagonal, make_layer, step
 from initio.kernels.infinite.recursion import advance as advance_diagonal
 from initio.records import Architecture, Cost
-from initio.searches.base import SearchRun, Search, SearchStep
+from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
