@@ -2,7 +2,7 @@
 
 python -m studies.nasi_darts --data ../shared/data --pictures docs/results
 
-Runs `initio.search("darts", seed=K)` for each seed, in a run folder below --out; a folder that is finished is not run again and
+Runs `initio.search(seed=K)` for each seed, in a run folder below --out; a folder that is finished is not run again and
 one that is not is resumed. Accuracies are predictions of a NAS-Bench-301 surrogate, compared with those of 100 random
 cells; the last row is what the largest of as many cells as a search measures reaches, for the same seeds.
 """

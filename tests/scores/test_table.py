@@ -7,7 +7,7 @@ import pytest
 
 from initio import InputError
 from initio.records import Architecture
-from initio.searches import ScoreTable
+from initio.scores.table import ScoreTable
 
 ARCHS = [Architecture("nb201", (0, 0, 0, 0, 0, k)) for k in range(5)]
 VALUES = [2.0, math.nan, math.inf, 2.0, -math.inf]

@@ -24,12 +24,13 @@ from initio.data.draw import generator
 from initio.data.split import stratified
 from initio.errors import InputError
 from initio.records import Query
+from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.searches.queries import Budget, Task, run_queries
 from initio.spaces import NetworkSettings, get_space
 from initio.training import Training, TrainingProgress, TrainingSettings, small_network
 from initio.training.augment import augmentation, crop, crop_flip
 from initio.training.fit import Examples
+from tests.searches.asking import ask, asking
 
 NB201, MLP = get_space("nb201"), get_space("mlp-3")
 CELL = NB201.parse("|nor_conv_3x3~0|+|skip_connect~0|none~1|+|skip_connect~0|none~1|nor_conv_1x1~2|")
@@ -222,6 +223,7 @@ from initio.data import load
 from initio.records import Query
 from initio.spaces import NetworkSettings, get_space
 from initio.training import Training, TrainingSettings
+from tests.searches.asking import ask, asking
 
 def kill(progress):
     if progress.epoch == 3:
@@ -244,8 +246,8 @@ def test_kill_9(digits: Dataset, tmp_path: Path) -> None:
 
 
 def test_a_search_goes_on_in_the_middle_of_a_training(digits: Dataset, tmp_path: Path) -> None:
-    task = Task(MLP, Budget(queries=3))
-    whole = run_queries(RandomSearch(), task, training(digits, samples=300), seed=0)
+    task = asking(MLP, Budget(queries=3))
+    whole = ask(RandomSearch(), task, training(digits, samples=300), seed=0)
     trainer, rows, seen = training(digits, samples=300, folder=tmp_path), [], [0]
 
     def stop(progress: TrainingProgress) -> None:
@@ -254,10 +256,10 @@ def test_a_search_goes_on_in_the_middle_of_a_training(digits: Dataset, tmp_path:
             raise StopError
 
     with pytest.raises(StopError):
-        run_queries(RandomSearch(), task, replace(trainer, on_progress=stop), seed=0, on_row=rows.append)
+        ask(RandomSearch(), task, replace(trainer, on_progress=stop), seed=0, on_step=rows.append)
     assert len(rows) == 1
-    result = run_queries(RandomSearch(), task, trainer, seed=0, rows=rows)
-    values = [[dict(row)["value"] for row in found.trace] for found in (result, whole)]
+    result = ask(RandomSearch(), task, trainer, seed=0, done=rows)
+    values = [[step.value for step in found.steps] for found in (result, whole)]
     assert values[0] == values[1]
     assert result.chosen == whole.chosen
 

@@ -123,9 +123,7 @@ class BenchCommand:
         for name in names:
             search: type[Any] = find_search(name)
             if not search.trains:
-                raise InputError(
-                    f"{name} learns from no trainings, so there is nothing to compare: take another search"
-                )
+                raise InputError(f"{name} does not learn from trainings: take another search")
             for metric in metrics:
                 options = self._options(search, metric)
                 used |= options.keys()

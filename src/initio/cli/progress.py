@@ -97,6 +97,7 @@ class SearchReporter(Reporter):
 
         if isinstance(what, SearchStarted):
             self.started, self.steps = what, list(what.done)
+            self.note(f"run in {what.problem.folder}")
         elif isinstance(what, str):
             self.note(what)
         elif isinstance(what, TrainingProgress):

@@ -79,17 +79,6 @@ class BenchSetup:
             benchmark.space, budget=self.budget, pool=pool, scores=scores, epochs=validation.epochs, evaluate=validation
         )
 
-    def problem(self, seed: int, *, scored: bool = True) -> Problem:
-        """What a search with this seed is told."""
-        benchmark, scores = self.open(), None
-        if scored:
-            scores = self.scores(seed)
-        validation = benchmark.validation
-        pool = validation.architectures or ()
-        return Problem(
-            benchmark.space, budget=self.budget, pool=pool, scores=scores, epochs=validation.epochs, evaluate=validation
-        )
-
     def _store(self) -> Path | None:
         if self.store is not None:
             return find_store(self.store)

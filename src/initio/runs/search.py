@@ -38,7 +38,6 @@ class SearchStarted:
     search: Search[Any]
     problem: Problem
     done: tuple[SearchStep, ...]
-    folder: Path | None
 
 
 def search(
@@ -110,9 +109,10 @@ def search(
     name, side = problem.known_data.name, None
     if isinstance(data, str):
         name, side = located(data), _side(data, pixels, home.sizes.scoring.pixels)
+    network, fingerprint = problem.network, problem.batch(seed).fingerprint
     plan = RunPlan(
         home.name, label(method), name, seed, labels, batch_size, restarts, limits, _own_settings(chosen), queries,
-        epochs, pool, problem.network.channels, problem.network.cells, side, problem.batch(seed).fingerprint, versions(),
+        epochs, pool, network.channels, network.cells, side, fingerprint, versions(),
     )  # fmt: skip
     return _Work(chosen, problem, plan, on_step, on_progress).run(_path(folder), resume)
 
@@ -187,7 +187,7 @@ class _Work:
     def _drive(self, folder: Path, done: tuple[SearchStep, ...], on_step: OnStep | None) -> SearchResult:
         """Scores the pool if that is needed, then searches; what costs time is kept in the folder as it is made."""
         problem = replace(self.problem, folder=folder, evaluate=self._evaluator(folder / "trainings"))
-        self._tell(SearchStarted(self.search, problem, done, folder))
+        self._tell(SearchStarted(self.search, problem, done))
         if self.plan.pool:
             scores = self._scores(folder)
             problem = replace(problem, scores=scores, pool=scores.architectures)
@@ -353,9 +353,9 @@ def _path(folder: str | Path | None) -> Path | None:
 
 
 def _same(planned: RunPlan, now: RunPlan) -> None:
-    if planned.fingerprint != now.fingerprint and planned.data == now.data:
-        raise InputError(f"{now.data!r} has changed since the run began: bring the data back, or start a new run")
     for item in fields(RunPlan):
         before, after = getattr(planned, item.name), getattr(now, item.name)
-        if item.compare and before != after:
+        if item.compare and item.name != "fingerprint" and before != after:
             raise InputError(f"the run was started with {item.name} {before}, not {after}: give another folder")
+    if planned.fingerprint != now.fingerprint:
+        raise InputError(f"{now.data!r} has changed since the run began: bring the data back, or start a new run")
