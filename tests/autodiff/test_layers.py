@@ -1,10 +1,7 @@
-import itertools
-
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from initio.autodiff import fused
 from initio.autodiff.layers import Geometry
 
 CONVOLUTIONS = [  # c_in, c_out, kernel, stride, padding, dilation, groups
@@ -82,77 +79,3 @@ def test_one_and_three_dimensional_convolutions():
         weight = torch.zeros(3, 2, *(3,) * dims, dtype=torch.float64)
         each = geometry.per_sample(x, delta, tuple(weight.shape))
         torch.testing.assert_close(each.sum(0), geometry.outer(x, delta, weight))
-
-
-# --- the compiled twins ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def library(monkeypatch):
-    if fused.library() is None:
-        pytest.skip("no C compiler here, or INITIO_FUSED=0")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield fused.library()
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize(
-    ("c_in", "c_out", "kernel", "stride", "padding", "side"),
-    [(8, 8, 1, 1, 0, 7), (16, 24, 3, 1, 1, 9), (24, 16, 3, 2, 1, 8), (40, 8, 5, 1, 2, 6), (64, 64, 3, 1, 1, 8)],
-)
-def test_fused_outer_products_agree_with_torch(library, c_in, c_out, kernel, stride, padding, side):
-    generator = torch.Generator().manual_seed(1)
-    geometry = Geometry((stride, stride), (padding, padding), (1, 1))
-    x = torch.randn(3, c_in, side, side, generator=generator).contiguous(memory_format=torch.channels_last)
-    weight = torch.randn(c_out, c_in, kernel, kernel, generator=generator)
-    delta = torch.randn(geometry.apply(x, weight).shape, generator=generator)
-    delta = delta.contiguous(memory_format=torch.channels_last)
-    assert geometry._fused(x, delta) is library
-    truth = geometry.per_sample(x.double(), delta.double(), tuple(weight.shape))
-    scale = float(truth.abs().max())
-    each = geometry.per_sample(x, delta, tuple(weight.shape)).double()
-    torch.testing.assert_close(each / scale, truth / scale, rtol=0, atol=2e-6)
-    summed = geometry.outer(x, delta, weight).double()
-    torch.testing.assert_close(summed / scale, truth.sum(0) / scale, rtol=0, atol=4e-6)
-
-
-def test_fused_sums_and_combinations_agree_with_torch(library):
-    generator = torch.Generator().manual_seed(2)
-    a, b, c, e = (
-        torch.randn(3, 16, 9, 7, generator=generator).contiguous(memory_format=torch.channels_last) for _ in range(4)
-    )
-    truth = [t.double().sum((2, 3)) for t in (a, a.double() * b, a.double() * e, c, c.double() * b)]
-    torch.testing.assert_close(fused.sums(library, a, b, c, e), torch.stack(truth), rtol=1e-5, atol=1e-5)
-    assert not fused.sums(library, a, b)[2:].any()
-    constant, k1, k2 = (torch.randn(16, generator=generator) for _ in range(3))
-    out = fused.combine(library, constant, [(a, k1), (b, k2)])
-    view = lambda t: t.view(1, -1, 1, 1)  # noqa: E731
-    torch.testing.assert_close(out, view(constant) + view(k1) * a + view(k2) * b, rtol=1e-5, atol=1e-5)
-
-
-def test_fused_agreement_counts_equal_signs(library):
-    x = torch.randn(5, 8, 4, 4, generator=torch.Generator().manual_seed(3))
-    x = x.contiguous(memory_format=torch.channels_last)
-    K = fused.agreement(library, x)
-    for i, j in itertools.product(range(5), range(5)):
-        assert K[i, j] == ((x[i] > 0) == (x[j] > 0)).sum()
-
-
-def test_without_a_compiler_there_is_no_library(monkeypatch):
-    monkeypatch.setenv("INITIO_FUSED", "0")
-    fused.library.cache_clear()
-    try:
-        assert fused.library() is None
-    finally:
-        fused.library.cache_clear()
-
-
-def test_a_library_is_built_where_the_home_folder_is_read_only(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    fused.library.cache_clear()
-    try:
-        assert (fused.library() is None) == (fused.shutil.which("cc") is None and fused.shutil.which("gcc") is None)
-    finally:
-        fused.library.cache_clear()

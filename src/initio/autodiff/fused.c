@@ -1,6 +1,6 @@
 /* Optional kernels for float32 on one CPU thread, values channels last: (sample, row, column, channel).
  *
- * Everything here has a plain torch twin in layers.py and functions.py that gives the same numbers up to rounding; these
+ * Everything here has a plain torch twin in layers.py and norms.py that gives the same numbers up to rounding; these
  * only read memory less often. Vectors have eight lanes; channel counts are multiples of eight (see fused.py).
  * Sums over many positions are kept in float for one row of an image and then added in double. */
 
@@ -54,9 +54,9 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
     }
 OUTER(6, 2) OUTER(4, 2) OUTER(2, 2) OUTER(2, 1)
 
-/* G (KH, KW, Co, Ci) of every sample, or their sum when `each` is 0. `add` keeps what G holds. */
-int outer(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW,
-                     long ph, long pw, long dh, long dw, long sh, long sw, long each, long add)
+/* G (KH, KW, Co, Ci) of every sample, or their sum when `each` is 0. */
+int outer(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW, long ph,
+          long pw, long dh, long dw, long sh, long sw, long each)
 {
     const long Hp = H + 2 * ph, Wp = W + 2 * pw, row = Wp * Ci, size = KH * KW * Co * Ci;
     const long Ho = (Hp - dh * (KH - 1) - 1) / sh + 1, Wo = (Wp - dw * (KW - 1) - 1) / sw + 1;
@@ -64,7 +64,7 @@ int outer(const float *x, const float *d, float *G, long m, long H, long W, long
     const int padded = ph || pw;
     float *scratch = padded ? malloc(Hp * row * sizeof(float)) : NULL;
     if (padded && !scratch) return 1;
-    if (!add) memset(G, 0, (each ? m : 1) * size * sizeof(float));
+    memset(G, 0, (each ? m : 1) * size * sizeof(float));
     for (long n = 0; n < m; n++) {
         const float *image = x + n * H * W * Ci, *delta = d + n * Ho * Wo * Co;
         float *g = G + (each ? n * size : 0);

@@ -1,7 +1,8 @@
-"""Optional compiled kernels: `fused.c`, built once by the system's C compiler when it is first needed.
+"""Optional compiled kernels: `fused.c`, built once by the system's C compiler and kept in the user's cache.
 
-They are used for float32 tensors, channels last, on one thread. Without a compiler, with several threads or with
-INITIO_FUSED=0 in the environment, the plain torch code beside every call is used instead; values differ by rounding.
+They work on float32 tensors, channels last, on one thread. Elsewhere the plain torch code beside every call is used
+instead; values differ by rounding, which is why the store's key holds `arithmetic()`. `status()` says in a sentence
+whether they are in use and why not. `prepare()` builds them: call it before anything is timed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,54 +30,62 @@ FLAGS = (
 )  # not -ffast-math: a library linked with it makes the whole process flush subnormal numbers to zero  # fmt: skip
 SOURCE = Path(__file__).with_name("fused.c")
 LANES = 8
-SIGNATURES = {"outer": (3, 15), "sums": (5, 3), "combine": (4, 3), "agreement": (2, 2)}  # pointers, then whole numbers
+SIGNATURES = {"outer": (3, 14), "sums": (5, 3), "combine": (4, 3), "agreement": (2, 2)}  # pointers, then whole numbers
+_off = False
 
 
-@lru_cache(maxsize=1)
+# --- whether they are in use -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Build:
+    """The compiled kernels and where they are, or the reason why there are none."""
+
+    library: ctypes.CDLL | None
+    note: str
+
+
+def prepare() -> str:
+    """Builds and loads the kernels if that has not been done, which may take some seconds; returns `status()`."""
+    _build()
+    return status()
+
+
+def status() -> str:
+    """One sentence: whether the compiled kernels are in use, and why not."""
+    build = _build()
+    if _off:
+        return "the compiled kernels are not in use: they are switched off"
+    if build.library is None:
+        return f"the compiled kernels are not in use: {build.note}"
+    if torch.get_num_threads() != 1:
+        return f"the compiled kernels are not in use: they work on one thread, torch has {torch.get_num_threads()}"
+    return f"the compiled kernels are in use, from {build.note}"
+
+
+def arithmetic() -> str:
+    """`fused` or `torch`: whose roundings a value of float32 has."""
+    if library() is not None and torch.get_num_threads() == 1:
+        return "fused"
+    return "torch"
+
+
 def library() -> ctypes.CDLL | None:
-    """The compiled kernels, or None where they cannot be had."""
-    if os.environ.get("INITIO_FUSED", "1") == "0":
+    """The compiled kernels, or None where they cannot be had or are switched off."""
+    if _off:
         return None
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    try:
-        lib = ctypes.CDLL(str(_built(compiler)))
-    except (OSError, subprocess.SubprocessError):
-        return None
-    for name, (pointers, longs) in SIGNATURES.items():
-        getattr(lib, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * longs
-    return lib
+    return _build().library
 
 
-def _built(compiler: str) -> Path:
-    """The shared library in the user's cache; its name changes with the source, the flags and the processor."""
-    key = hashlib.sha256("\n".join([SOURCE.read_text(), *FLAGS, compiler, _processor()]).encode()).hexdigest()[:16]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "initio"
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Plain torch for a while, in all threads: to measure the gain, or to compare values."""
+    global _off
+    before, _off = _off, True
     try:
-        base.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=base, suffix=".so")
-    except OSError:  # a read-only home: a copy of our own, for this process
-        base = Path(tempfile.mkdtemp(prefix="initio-"))
-        handle, name = tempfile.mkstemp(dir=base, suffix=".so")
-    os.close(handle)
-    target = base / f"fused-{key}.so"
-    try:
-        if not target.exists():
-            subprocess.run([compiler, *FLAGS, "-o", name, str(SOURCE)], check=True, capture_output=True, timeout=120)
-            Path(name).replace(target)  # several processes may build at once: the last one wins, all are equal
+        yield
     finally:
-        Path(name).unlink(missing_ok=True)
-    return target
-
-
-def _processor() -> str:
-    """What -march=native depends on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line for line in lines if line.startswith(("flags", "Features")))
-    except (OSError, StopIteration):
-        return platform.processor() + platform.machine()
+        _off = before
 
 
 def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
@@ -85,54 +98,163 @@ def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
             and t.is_contiguous(memory_format=torch.channels_last)
         ):
             return None
-    return library() if torch.get_num_threads() == 1 else None
+    if torch.get_num_threads() != 1:
+        return None
+    return library()
 
 
-def _at(t: Tensor | None) -> int | None:
-    return None if t is None else t.data_ptr()
+# --- building --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _build() -> Build:
+    if os.environ.get("INITIO_FUSED", "1") == "0":
+        return Build(None, "INITIO_FUSED=0 is set")
+    if not hasattr(os, "getuid"):
+        return Build(None, "this system does not say whom a file belongs to")
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return Build(None, "there is no C compiler (cc, gcc or clang)")
+    try:
+        path = _compiled(compiler)
+        lib = ctypes.CDLL(str(path))
+        for name, (pointers, longs) in SIGNATURES.items():
+            getattr(lib, name).argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_long] * longs
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").splitlines() or [f"exit code {error.returncode}"]
+        return Build(None, f"{compiler} could not compile them: {lines[0][:200]}")
+    except (OSError, AttributeError, subprocess.SubprocessError) as error:
+        return Build(None, f"they could not be built or loaded: {error}")
+    return Build(lib, str(path))
+
+
+def _compiled(compiler: str) -> Path:
+    """The shared library in the user's cache; its name changes with the source, the flags and the processor."""
+    key = hashlib.sha256("\n".join([SOURCE.read_text(), *FLAGS, compiler, _processor()]).encode()).hexdigest()[:16]
+    folder = _folder()
+    target = folder / f"fused-{key}.so"
+    if target.exists() and _is_ours(target):
+        return target
+    handle, name = tempfile.mkstemp(dir=folder, suffix=".so")
+    os.close(handle)
+    try:
+        subprocess.run([compiler, *FLAGS, "-o", name, str(SOURCE)], check=True, capture_output=True, timeout=120)
+        Path(name).chmod(0o700)
+        Path(name).replace(target)  # several processes may build at once: the last one wins, all are equal
+    finally:
+        Path(name).unlink(missing_ok=True)
+    if not _is_ours(target):
+        raise PermissionError(f"{target} belongs to somebody else, or others can write to it")
+    return target
+
+
+def _folder() -> Path:
+    """Where the library is kept: a folder of the user's own that nobody else can write to."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "initio"
+    try:
+        base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if base.stat().st_uid == os.getuid():
+            base.chmod(stat.S_IMODE(base.stat().st_mode) & ~0o022)
+        handle, name = tempfile.mkstemp(dir=base)  # a folder that is there may still be read-only
+        os.close(handle)
+        Path(name).unlink()
+        if _is_ours(base):
+            return base
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="initio-"))  # a copy for this process
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file or folder belongs to the user and nobody else can write to it: code is loaded from there."""
+    found = path.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line for line in lines if line.startswith(("flags", "Features")))
+    except (OSError, StopIteration):
+        return platform.processor() + platform.machine()
+
+
+# --- calling ---------------------------------------------------------------------------------------------------------
+
+
+def _at(
+    t: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype = torch.float32,
+    format: torch.memory_format = torch.contiguous_format,
+) -> int | None:  # fmt: skip
+    """The address of a buffer that C reads or writes: the one place where kind, size and layout are checked.
+
+    A missing tensor is a null pointer.
+    """
+    if t is None:
+        return None
+    fits = t.dtype == dtype and tuple(t.shape) == shape and t.device.type == "cpu"
+    if not (fits and t.is_contiguous(memory_format=format)):
+        raise ValueError(f"a compiled kernel expects {dtype} {shape}, {format}, not {t.dtype} {tuple(t.shape)}")
+    return t.data_ptr()
+
+
+def _image(t: Tensor | None, shape: tuple[int, ...]) -> int | None:
+    """The address of values (m, channels, height, width), channels last."""
+    return _at(t, shape, format=torch.channels_last)
 
 
 def outer(
     lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: tuple[int, int], padding: tuple[int, int],
-    dilation: tuple[int, int], stride: tuple[int, int], *, each: bool, add_to: Tensor | None = None,
+    dilation: tuple[int, int], stride: tuple[int, int], *, each: bool,
 ) -> Tensor:  # fmt: skip
     """Σ_p δ(p) x(p + k)ᵀ for every kernel position k: (m, kh, kw, c_out, c_in), or summed over the batch."""
     m, c_in, height, width = x.shape
     c_out = delta.shape[1]
-    shape = (*kernel, c_out, c_in)
-    G = torch.empty((m, *shape) if each else shape) if add_to is None else add_to
-    size = (m, height, width, c_in, c_out, *kernel, *padding, *dilation, *stride, int(each), int(add_to is not None))
-    if lib.outer(_at(x), _at(delta), _at(G), *size):
+    out = tuple(
+        (side + 2 * p - d * (k - 1) - 1) // s + 1
+        for side, k, p, d, s in zip((height, width), kernel, padding, dilation, stride, strict=True)
+    )
+    shape: tuple[int, ...] = (*kernel, c_out, c_in)
+    if each:
+        shape = (m, *shape)
+    G = torch.empty(shape, dtype=torch.float32)
+    size = (m, height, width, c_in, c_out, *kernel, *padding, *dilation, *stride, int(each))
+    if lib.outer(_image(x, (m, c_in, height, width)), _image(delta, (m, c_out, *out)), _at(G, shape), *size):
         raise MemoryError("no memory for a padded image")
     return G
 
 
 def sums(lib: ctypes.CDLL, a: Tensor, b: Tensor, c: Tensor | None = None, e: Tensor | None = None) -> Tensor:
     """Σ over positions of a, ab, ae, c, cb: (5, m, channels) in float64; zeros for what is missing."""
-    m, channels, height, width = a.shape
+    m, channels, height, width = shape = tuple(a.shape)
     out = torch.empty(5, m, channels, dtype=torch.float64)
-    lib.sums(_at(a), _at(b), _at(c), _at(e), _at(out), m, height * width, channels)
+    images = [_image(t, shape) for t in (a, b, c, e)]
+    lib.sums(*images, _at(out, (5, m, channels), torch.float64), m, height * width, channels)
     return out
 
 
 def combine(lib: ctypes.CDLL, constant: Tensor, terms: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """constant + Σ t ∘ coefficient by channel, in one sweep."""
+    """constant + Σ t ∘ coefficient by channel, in one sweep; at most four terms."""
     first = terms[0][0]
+    shape, channels = tuple(first.shape), first.shape[1]
     out = torch.empty_like(first)
-    rows = first.numel() // first.shape[1]
-    coefficients = [a.to(torch.float32).contiguous() for _, a in terms]
-    constant = constant.to(torch.float32).contiguous()
+    by_channel = [t.to(torch.float32).contiguous() for t in (constant, *(a for _, a in terms))]
+    numbers = [_at(t, (channels,)) for t in by_channel]
     pointers = ctypes.c_void_p * len(terms)
     lib.combine(
-        _at(out), _at(constant), pointers(*(t.data_ptr() for t, _ in terms)),
-        pointers(*(a.data_ptr() for a in coefficients)), len(terms), rows, first.shape[1],
+        _image(out, shape), numbers[0], pointers(*(_image(t, shape) for t, _ in terms)), pointers(*numbers[1:]),
+        len(terms), first.numel() // channels, channels,
     )  # fmt: skip
     return out
 
 
 def agreement(lib: ctypes.CDLL, x: Tensor) -> Tensor:
-    """On how many units the signs of two inputs agree: (m, m) in float64."""
-    K = torch.zeros(len(x), len(x), dtype=torch.float64)
-    if lib.agreement(_at(x), _at(K), len(x), x[0].numel()):
+    """On how many units the signs of two inputs agree: (m, m) in float64; units are a multiple of 64."""
+    m, units = len(x), x[0].numel()
+    if units % 64:
+        raise ValueError(f"a compiled kernel expects a multiple of 64 units, not {units}")
+    K = torch.zeros(m, m, dtype=torch.float64)
+    if lib.agreement(_image(x, tuple(x.shape)), _at(K, (m, m), torch.float64), m, units):
         raise MemoryError("no memory for activation patterns")
     return K

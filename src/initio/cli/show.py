@@ -16,7 +16,7 @@ from initio.spaces.base import Cell
 
 
 @dataclass(frozen=True)
-class Show:
+class ShowCommand:
     """Draws an architecture.
 
     Args:

@@ -13,7 +13,7 @@ from initio.spaces import space as own_space
 if TYPE_CHECKING:
     from torch import nn
 
-    from initio.scores.table import Scores
+    from initio.scores.table import ScoreTable
     from initio.searches.queries import QuerySearch
 
 
@@ -22,7 +22,7 @@ def optimise(
     evaluate: Callable[[Architecture], float],
     *,
     queries: int = 20,
-    scores: Scores | Mapping[str, Mapping[Architecture, float]] | None = None,
+    scores: ScoreTable | Mapping[str, Mapping[Architecture, float]] | None = None,
     pool: Sequence[Architecture] = (),
     search: QuerySearch | None = None,
     seed: int = 0,
@@ -68,12 +68,12 @@ def _nothing(**_: Any) -> nn.Module:
     raise InputError("this space has decisions only: make it with initio.space to build networks")
 
 
-def _scores(given: Scores | Mapping[str, Mapping[Architecture, float]] | None) -> Scores | None:
-    from initio.scores.table import Scores
+def _scores(given: ScoreTable | Mapping[str, Mapping[Architecture, float]] | None) -> ScoreTable | None:
+    from initio.scores.table import ScoreTable
 
-    if given is None or isinstance(given, Scores):
+    if given is None or isinstance(given, ScoreTable):
         return given
     if wrong := [name for name, column in given.items() if not isinstance(column, Mapping)]:
         raise InputError(f"the scores {wrong[0]!r} must be a mapping of architectures to numbers")
     archs = list(dict.fromkeys(arch for column in given.values() for arch in column))
-    return Scores.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})
+    return ScoreTable.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})
