@@ -80,8 +80,8 @@ def read_pickle(raw: bytes, where: str) -> dict[str, Any]:
     """
     with _refusals(where):
         found = _a(dict, _Machine(where).run(io.BytesIO(raw)))
-        arrays = {_text(key): value.value() for key, value in found.items() if isinstance(value, PickledArray)}
-        return {_text(key): value for key, value in found.items()} | arrays
+        arrays = {as_text(key): value.value() for key, value in found.items() if isinstance(value, PickledArray)}
+        return {as_text(key): value for key, value in found.items()} | arrays
 
 
 def read_plain(file: BinaryIO, where: str) -> Any:
@@ -223,7 +223,7 @@ class _Machine:
         (state,) = self.last(1)
         target = self.stack[-1]
         if isinstance(target, PickledDtype):
-            target.order = _text(_a(tuple, state)[1])
+            target.order = as_text(_a(tuple, state)[1])
         elif isinstance(target, PickledArray):
             _, shape, dtype, fortran, data = _a(tuple, state)
             target.shape, target.dtype, target.data = _shape(shape), _a(PickledDtype, dtype), _bytes(data)
@@ -308,7 +308,7 @@ NAMES: dict[str, Callable[..., Any]] = {
     "builtins set": _set,
     "_codecs encode": _encode,
     "collections OrderedDict": _ordered,
-    "numpy dtype": lambda code, *_: PickledDtype(_text(code)),
+    "numpy dtype": lambda code, *_: PickledDtype(as_text(code)),
     "numpy ndarray": _left_out,  # named beside `_reconstruct`, never made
     **{f"numpy.{core}.multiarray _reconstruct": lambda *_: PickledArray() for core in ("core", "_core")},
     **{f"numpy.{core}.multiarray scalar": _scalar for core in ("core", "_core")},
@@ -340,7 +340,8 @@ def _bytes(value: Any) -> bytes:
     return bytes(_a(bytes | bytearray, value))
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A text, which Python 2 wrote as bytes."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return str(_a(str, value))
