@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Correlate:
+class CorrelateCommand:
     """Compares scores with a benchmark's published numbers, and with each other.
 
     Args:
