@@ -128,9 +128,10 @@ class Dataset:
     def _stored(self, indices: np.ndarray) -> np.ndarray:
         if not isinstance(self.images, np.ndarray):
             return _stacked(self.images, indices.tolist(), self.pixels)
-        if self.pixels is None:
-            return self.images[indices]
-        return resize(self.images[indices], self.pixels)
+        images: np.ndarray = self.images[indices]
+        if self.pixels is not None:
+            images = resize(images, self.pixels)
+        return images
 
 
 def _stacked(images: LazyImages, indices: list[int], pixels: tuple[int, int] | None) -> np.ndarray:
