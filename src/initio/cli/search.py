@@ -15,7 +15,7 @@ from initio.cli.units import amount, seconds
 from initio.errors import InputError
 from initio.records import SearchResult, settings
 from initio.runs.folder import Run
-from initio.spaces import GraphSpace, NetworkSettings, get_space
+from initio.spaces import GraphSpace, NetworkSettings, get_space, graph_space
 
 if TYPE_CHECKING:
     from initio.runs.hybrid import Hybrid
@@ -168,7 +168,7 @@ class SearchCommand:
         for option, default in (("labels", "true"), ("estimator", "regression")):
             if (given := getattr(self, option)) != default:
                 raise InputError(f"--{option} {given} is not an option of {self.method}, which trains")
-        space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
+        space = graph_space(self.space if self.depth is None else f"mlp-{self.depth}")
         size = space.sizes.scoring
         data = load(self.data, pixels=self._side(space))
         network = NetworkSettings(self.channels or size.channels, self.cells or size.cells, data.classes, data.shape)
@@ -213,7 +213,7 @@ class SearchCommand:
 
         if self.depth is not None and self.space != "mlp":
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
-        space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
+        space = graph_space(self.space if self.depth is None else f"mlp-{self.depth}")
         _searched(self.method, space)
         size = space.sizes.scoring
         data = load(self.data, pixels=self._side(space))
