@@ -7,14 +7,14 @@ import pytest
 
 from initio import InputError
 from initio.records import Architecture
-from initio.searches import Scores
+from initio.searches import ScoreTable
 
 ARCHS = [Architecture("nb201", (0, 0, 0, 0, 0, k)) for k in range(5)]
 VALUES = [2.0, math.nan, math.inf, 2.0, -math.inf]
 
 
-def scores() -> Scores:
-    return Scores.of(ARCHS, {"trace": VALUES, "kappa": [5.0, 4.0, 3.0, 2.0, 1.0]})
+def scores() -> ScoreTable:
+    return ScoreTable.of(ARCHS, {"trace": VALUES, "kappa": [5.0, 4.0, 3.0, 2.0, 1.0]})
 
 
 def test_columns_and_rows() -> None:
@@ -41,7 +41,7 @@ def test_subset() -> None:
 
 def test_scores_cannot_be_changed() -> None:
     given = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    table = Scores.of(ARCHS, {"trace": given})
+    table = ScoreTable.of(ARCHS, {"trace": given})
     with pytest.raises(ValueError, match="read-only"):
         table["trace"][0] = 9
     given[0] = 9  # the caller's own array stays the caller's
@@ -50,8 +50,8 @@ def test_scores_cannot_be_changed() -> None:
 
 def test_what_is_no_table_of_scores() -> None:
     with pytest.raises(InputError, match="there are 5 architectures, but the scores 'trace' have shape \\(4,\\)"):
-        Scores.of(ARCHS, {"trace": VALUES[:4]})
+        ScoreTable.of(ARCHS, {"trace": VALUES[:4]})
     with pytest.raises(InputError, match="an architecture stands twice in the table of scores"):
-        Scores.of([*ARCHS, ARCHS[0]], {})
+        ScoreTable.of([*ARCHS, ARCHS[0]], {})
     with pytest.raises(InputError, match="the pool has no scores 'trcae': did you mean 'trace'?"):
         scores()["trcae"]

@@ -15,8 +15,9 @@ from initio.errors import InputError
 from initio.metrics import Options
 from initio.records import Architecture, SearchResult, Settings
 from initio.scores.pool import Job, Progress, sample, score_pool
+from initio.scores.read import read_table
 from initio.scores.store import Store
-from initio.scores.table import Scores, pool_scores, read_values
+from initio.scores.table import ScoreTable
 from initio.searches.base import OnRow
 from initio.searches.queries import Budget, QuerySearch, Task, run_queries
 from initio.spaces import GraphSpace, NetworkSettings
@@ -89,11 +90,10 @@ class Hybrid:
             on_progress=on_training, on_note=on_note,
         )  # fmt: skip
 
-    def _scores(self, folder: Path, on_scoring: Callable[[Progress], None]) -> Scores:
+    def _scores(self, folder: Path, on_scoring: Callable[[Progress], None]) -> ScoreTable:
         connected = [arch for arch in sample(self.space, self.pool, self.seed) if self.space.connected(arch)]
         batch = self.data.batch(self.batch_size, self.seed)
         job = Job(self.space, batch, METRICS, self.network, Options(), self.seed)
         with Store(folder / "scores.db") as store:
             score_pool(job, connected, store, on_progress=on_scoring)
-            values = read_values(store, self.space)
-        return pool_scores(values, self.space, connected)
+            return read_table(store, self.space, pool=connected)
