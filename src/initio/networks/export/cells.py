@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 from initio.networks.export.layers import BODY, OperationCode
 from initio.networks.export.widths import Width
-from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Op, Step
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Op, Step, reached
 
 MAX_CHANGES = 2  # layers in which a cell may differ from another one to be written as its subclass
 MAX_INLINE = 40  # characters of a value that is written where it is read
 INPUTS = {1: ("x",), 2: ("before", "last")}  # of a cell's `forward`, by their number
 INPUT_WIDTHS = {1: ("c_in",), 2: ("c_before", "c_last")}
-Slot = tuple[int, str]  # the number of a step, and c_in or c_out
 Operations = Callable[[Op], OperationCode]
 
 
@@ -44,44 +43,31 @@ def folded(graph: Graph) -> Graph:
 
 def kind_of(step: Step) -> str:
     """The kind of a step's operation; nothing for a cell."""
-    if isinstance(step.op, Graph):
-        return ""
-    return step.op.kind
+    return getattr(step.op, "kind", "")
 
 
-def _live(graph: Graph) -> set[int]:
-    """The values that the output depends on."""
-    live, todo = set[int](), [graph.output]
-    while todo:
-        number = todo.pop()
-        if number not in live:
-            live.add(number)
-            todo += graph.steps[number - graph.n_inputs].inputs * (number >= graph.n_inputs)
-    return live
+def _read(graph: Graph) -> dict[int, Step]:
+    """The steps that the output depends on, by the numbers of their values."""
+    steps = dict(enumerate(graph.steps, start=graph.n_inputs))
+    live = reached([graph.output], lambda number: steps[number].inputs if number in steps else ())
+    return {number: step for number, step in steps.items() if number in live}
 
 
 def write_forward(graph: Graph) -> list[str]:
     """The statements of `forward`: a value is named after its step, unless it is short and read once."""
-    live, texts = _live(graph), dict(enumerate(INPUTS[graph.n_inputs]))
-    steps = {n: step for n, step in enumerate(graph.steps, start=graph.n_inputs) if n in live}
+    steps, texts = _read(graph), dict(enumerate(INPUTS[graph.n_inputs]))
     reads = [(i, kind_of(step)) for step in steps.values() for i in step.inputs]
     readers = Counter(i for i, _ in reads)
     lines = []
     for number, step in steps.items():
-        inputs, kind = ", ".join(texts[i] for i in step.inputs), kind_of(step)
-        text = f"self.{step.name}({inputs})"
-        if kind == SUM:
-            text = inputs.replace(", ", " + ")
-        elif kind == CONCAT:
-            text = f"torch.cat([{inputs}], dim=1)"
+        inputs, kind = [texts[i] for i in step.inputs], kind_of(step)
+        listed = ", ".join(inputs)
+        structure = {SUM: " + ".join(inputs), CONCAT: f"torch.cat([{listed}], dim=1)"}
+        texts[number] = structure.get(kind, f"self.{step.name}({listed})")
         # A sum within a sum would be added up in another order, and a list reads best with names.
         named = (number, CONCAT) in reads or (kind == SUM and (number, SUM) in reads)
-        if number == graph.output:
-            texts[number] = text
-        elif readers[number] == 1 and len(text) <= MAX_INLINE and not named:
-            texts[number] = text
-        else:
-            lines.append(f"{step.name} = {text}")
+        if number != graph.output and (named or readers[number] > 1 or len(texts[number]) > MAX_INLINE):
+            lines.append(f"{step.name} = {texts[number]}")
             texts[number] = step.name
     return [*lines, f"return {texts[graph.output]}"]
 
@@ -91,30 +77,27 @@ def write_forward(graph: Graph) -> list[str]:
 
 @dataclass(frozen=True)
 class CellCode:
-    """A cell's class; a subclass of `base` has only the layers that differ."""
+    """A cell's class; a subclass of another one has only the layers that differ."""
 
     name: str
     about: str
     arguments: tuple[str, ...]
     layers: dict[str, str]
-    inputs: tuple[str, ...]
-    forward: list[str]
+    forward: list[str]  # its head and its statements
     base: str = "nn.Module"
 
     def definition(self) -> str:
         """The class as code."""
-        is_derived = self.base != "nn.Module"
-        lines = [f"class {self.name}({self.base}):", f'    """{self.about}"""', ""]
-        if self.layers:
-            typed = ["self", *(f"{name}: int" for name in self.arguments)]
-            passed = ", ".join(self.arguments) * is_derived
-            lines += [f"    def __init__({', '.join(typed)}) -> None:", f"{BODY}super().__init__({passed})"]
-            lines += [f"{BODY}self.{name} = {code}" for name, code in self.layers.items()]
-            lines += [""] * (not is_derived)
-        if not is_derived:
-            typed = ["self", *(f"{name}: Tensor" for name in self.inputs)]
-            lines += [f"    def forward({', '.join(typed)}) -> Tensor:", *(BODY + line for line in self.forward)]
-        return "\n".join(lines)
+        typed = ["self", *(f"{name}: int" for name in self.arguments)]
+        head = [f"class {self.name}({self.base}):", f'    """{self.about}"""']
+        init = ["", f"    def __init__({', '.join(typed)}) -> None:", f"{BODY}super().__init__()"]
+        layers = [f"{BODY}self.{name} = {code}" for name, code in self.layers.items()]
+        if self.base != "nn.Module":
+            init[-1] = f"{BODY}super().__init__({', '.join(self.arguments)})"
+            return "\n".join([*head, *init, *layers])
+        if not layers:
+            init = []
+        return "\n".join([*head, *init, *layers, "", *self.forward])
 
     def derived(self, others: Sequence[CellCode]) -> CellCode:
         """A subclass of one of the others instead, if one is nearly the same."""
@@ -127,6 +110,28 @@ class CellCode:
         return self
 
 
+@dataclass(frozen=True)
+class _Layer:
+    """A module of a cell; `source` is the cell's input that it reads, if it reads one."""
+
+    name: str
+    op: Op
+    code: OperationCode
+    source: int | None
+    is_read: bool
+
+    def widths(self) -> dict[str, Width]:
+        """Those that its code has to be given: c_in, c_out, both or none."""
+        sides = {"c_in": self.op.c_in, "c_out": self.op.c_out}
+        return {s: width for s, width in sides.items() if f"{{{s}}}" in self.code.call and isinstance(width, Width)}
+
+    def text(self, names: Iterator[str]) -> str:
+        """The call that makes it, with the next names for its widths."""
+        sides = {"c_in": str(self.op.c_in), "c_out": str(self.op.c_out)}
+        sides |= {side: width.of(next(names)) for side, width in self.widths().items()}
+        return self.code.at(**sides, stride=self.op.stride) + "  # leads nowhere" * (not self.is_read)
+
+
 def write_cells(cells: Sequence[Graph], write: Operations) -> tuple[list[CellCode], list[str]]:
     """The classes, and for each cell the call that makes it."""
     groups: dict[object, list[int]] = {}
@@ -136,20 +141,22 @@ def write_cells(cells: Sequence[Graph], write: Operations) -> tuple[list[CellCod
     classes: list[CellCode] = []
     calls = [""] * len(cells)
     for numbers in sorted(groups.values(), key=lambda numbers: _follows_reduction(cells[numbers[0]])):
-        cell = cells[numbers[0]]
-        widths = [_widths(cells[number], write) for number in numbers]
-        names = _arguments(cell, widths)
+        cell, layers = cells[numbers[0]], [list(_layers(cells[number], write)) for number in numbers]
+        given = [[width.base for layer in own for width in layer.widths().values()] for own in layers]
+        names = _argument_names(cell.n_inputs, layers[0], list(zip(*given, strict=True)))
+        arguments = tuple(dict.fromkeys(sorted(names, key=lambda name: name.startswith("channels"))))
         name = _name(cell, halving)
-        name += str(1 + sum(other.name.startswith(name) for other in classes)) * any(o.name == name for o in classes)
+        if taken := sum(other.name.startswith(name) for other in classes):
+            name += str(taken + 1)
         about = {True: "A cell that halves the resolution.", False: "A cell that keeps the resolution."}[_halves(cell)]
-        arguments = {names[slot]: slot for slot in reversed(names)}  # each with the first slot that has it
-        ordered = tuple(dict.fromkeys(names.values()))
+        each = iter(names)
         code = CellCode(
-            name, about, ordered, _layers(cell, names, write), INPUTS[cell.n_inputs], write_forward(cell)
+            name, about, arguments, {layer.name: layer.text(each) for layer in layers[0]}, _forward_method(cell)
         )
         classes.append(code.derived(classes))
-        for number, own in zip(numbers, widths, strict=True):
-            calls[number] = f"{name}({', '.join(own[arguments[argument]].base for argument in ordered)})"
+        for number, bases in zip(numbers, given, strict=True):
+            base = dict(zip(names, bases, strict=True))
+            calls[number] = f"{name}({', '.join(base[argument] for argument in arguments)})"
     return classes, calls
 
 
@@ -169,56 +176,39 @@ def _operations(cell: Graph) -> Iterator[tuple[Step, Op]]:
         yield step, step.op
 
 
-def _written(cell: Graph, write: Operations) -> Iterator[tuple[int, Step, Op, OperationCode]]:
-    """The steps that are modules of the class: those that are read, and those whose weights a state dict has."""
-    live = _live(cell)
+def _layers(cell: Graph, write: Operations) -> Iterator[_Layer]:
+    """The modules: those that are read, and those whose weights a state dict has."""
+    read = _read(cell)
     for number, (step, op) in enumerate(_operations(cell), start=cell.n_inputs):
-        if op.kind in (SUM, CONCAT) or (op.kind == ZERO and number not in live):
+        if op.kind in (SUM, CONCAT) or (op.kind == ZERO and number not in read):
             continue
-        code = write(op)
-        if number in live or "{c_" in code.call:
-            yield number, step, op, code
+        code, source = write(op), None
+        if step.inputs[0] < cell.n_inputs:
+            source = step.inputs[0]
+        if number in read or "{c_" in code.call:
+            yield _Layer(step.name, op, code, source, number in read)
 
 
-def _widths(cell: Graph, write: Operations) -> dict[Slot, Width]:
-    """The widths that the cell's code has to be given."""
-    found = {}
-    for number, _, op, code in _written(cell, write):
-        for side, width in (("c_in", op.c_in), ("c_out", op.c_out)):
-            if f"{{{side}}}" in code.call and isinstance(width, Width):
-                found[number, side] = width
-    return found
+def _argument_names(n_inputs: int, layers: Sequence[_Layer], columns: Sequence[tuple[str, ...]]) -> list[str]:
+    """The name of each width; `columns` has what all cells of the class give for it.
 
-
-def _arguments(cell: Graph, widths: Sequence[dict[Slot, Width]]) -> dict[Slot, str]:
-    """The name of each slot's argument: a single width is `channels`, else each input's own width has a name too."""
-    columns = {slot: tuple(own[slot].base for own in widths) for slot in widths[0]}
-    if len(set(columns.values())) == 1:
-        return dict.fromkeys(columns, "channels")
-    names: dict[Slot, str] = {}
-    others: dict[tuple[str, ...], str] = {}
-    for (number, side), column in columns.items():
-        source = cell.steps[number - cell.n_inputs].inputs[0]
-        if side == "c_in" and source < cell.n_inputs:
-            names[number, side] = INPUT_WIDTHS[cell.n_inputs][source]
+    A single width is `channels`. Else that of each input has a name of its own.
+    """
+    if len(set(columns)) == 1:
+        return ["channels"] * len(columns)
+    names, others = [], dict[tuple[str, ...], str]()
+    sides = [(layer.source, side) for layer in layers for side in layer.widths()]
+    for (source, side), column in zip(sides, columns, strict=True):
+        if side == "c_in" and source is not None:
+            names.append(INPUT_WIDTHS[n_inputs][source])
         else:
-            number_of_it = str(len(others) + 1)
-            names[number, side] = others.setdefault(column, "channels" + number_of_it * bool(others))
-    return dict(sorted(names.items(), key=lambda item: item[1].startswith("channels")))
+            names.append(others.setdefault(column, f"channels{len(others) or ''}"))
+    return names
 
 
-def _layers(cell: Graph, names: dict[Slot, str], write: Operations) -> dict[str, str]:
-    live, layers = _live(cell), {}
-    for number, step, op, code in _written(cell, write):
-        texts = {}
-        for side, width in (("c_in", op.c_in), ("c_out", op.c_out)):
-            texts[side] = str(width)
-            if isinstance(width, Width) and (number, side) in names:
-                texts[side] = width.of(names[number, side])
-        layers[step.name] = code.at(**texts, stride=op.stride)
-        if number not in live:
-            layers[step.name] += "  # leads nowhere"
-    return layers
+def _forward_method(cell: Graph) -> list[str]:
+    typed = ["self", *(f"{name}: Tensor" for name in INPUTS[cell.n_inputs])]
+    return [f"    def forward({', '.join(typed)}) -> Tensor:", *(BODY + line for line in write_forward(cell))]
 
 
 def _follows_reduction(cell: Graph) -> bool:

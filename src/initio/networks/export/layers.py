@@ -48,7 +48,7 @@ def write_operation(kind: str, strides: Collection[int], kit: Kit) -> OperationC
         return OperationCode(_code(module), classes)
     module = _made(kind, strides, kit, str)
     if isinstance(module, nn.Sequential):
-        name, base, about, forward = _camel(kind), "nn.Sequential", _about(kind), ""
+        name, base, about, forward = _camel(kind), "nn.Sequential", _about(kind, module), ""
         body = _code(module).replace(base, "super().__init__", 1)
     else:
         name, base, about = type(module).__name__, "nn.Module", str(module.__doc__)
@@ -89,7 +89,7 @@ def _code(module: nn.Module) -> str:
         return f"nn.Sequential({''.join(map(_code, module))})"
     arguments = []
     for parameter in list(inspect.signature(type(module).__init__).parameters.values())[1:]:
-        if parameter.name in ("device", "dtype") or parameter.kind == parameter.VAR_KEYWORD:
+        if parameter.name in ("device", "dtype") or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         value = _given(module, parameter.name)
         if parameter.default is parameter.empty:
@@ -122,9 +122,9 @@ def _camel(kind: str) -> str:
     return "".join(word[0].upper() + word[1:] for word in words).replace("~", "_")
 
 
-def _about(kind: str) -> str:
-    """The docstring of the function that makes the operation, when it has one of its own."""
+def _about(kind: str, module: nn.Module) -> str:
+    """The docstring of the function that makes the operation, or else the names of its layers."""
     maker = getattr(operations, OPERATIONS[kind].__qualname__.partition(".")[0], None)
     if maker is None or not maker.__doc__:
-        return f"The operation {kind}."
+        return ", ".join(type(child).__name__ for child in module.children()) + "."
     return re.split(r"[;.]", maker.__doc__)[0] + "."

@@ -26,7 +26,9 @@ class Width(int):
         """The symbol itself, unless more is given."""
         self = super().__new__(cls, value)
         self.symbol, self.factor, self.form = symbol, factor, form
-        self.exact = float(value) if exact is None else exact
+        self.exact = float(value)
+        if exact is not None:
+            self.exact = exact
         return self
 
     def __str__(self) -> str:
@@ -35,7 +37,9 @@ class Width(int):
     @property
     def base(self) -> str:
         """The multiple of the symbol that the formula is of."""
-        return self.symbol if self.factor == 1 else f"{self.factor} * {self.symbol}"
+        if self.factor == 1:
+            return self.symbol
+        return f"{self.factor} * {self.symbol}"
 
     def of(self, base: str) -> str:
         """The formula with another text in place of its multiple of the symbol."""
@@ -47,7 +51,9 @@ class Width(int):
     @property
     def _atom(self) -> str:
         """The form, in brackets where a product needs them."""
-        return f"({self.form})" if " + " in self.form or " - " in self.form else self.form
+        if " + " in self.form or " - " in self.form:
+            return f"({self.form})"
+        return self.form
 
     def __mul__(self, other: int) -> Width:
         if self.form == "{0}":
@@ -57,9 +63,11 @@ class Width(int):
     __rmul__ = __mul__
 
     def __lshift__(self, other: int) -> Width:
-        return self * 2**other
+        return self * (1 << other)
 
     def __add__(self, other: int) -> Width:
+        if other == 0:
+            return self
         return self._formed(int(self) + other, f"{self.form} + {other}", self.exact + other)
 
     def __sub__(self, other: int) -> Width:
