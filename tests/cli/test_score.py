@@ -96,11 +96,11 @@ def test_progress_is_a_bar_on_a_terminal(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     from initio.cli.score import Reporter
-    from initio.scores.pool import Progress
+    from initio.scores.pool import ScoringProgress
 
     with Reporter() as reporter:
         assert reporter._bar is not None
-        reporter(Progress("scoring", 1, 2, 0, 1.0, restarts=1))
+        reporter(ScoringProgress("scoring", 1, 2, 0, 1.0, restarts=1))
         assert reporter._bar.tasks[0].completed == 1
         assert reporter._bar.tasks[0].fields["text"].endswith("1 s left, workers restarted 1 times")
 

@@ -16,7 +16,7 @@ from initio.runs.folder import Run
 from initio.spaces import GraphSpace
 
 if TYPE_CHECKING:
-    from initio.scores.pool import Progress as ScoringProgress
+    from initio.scores.pool import ScoringProgress
     from initio.searches import Problem
     from initio.searches import Search as Method
     from initio.training import TrainingProgress

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from initio.autodiff.threads import one_thread
 from initio.data import Dataset
 from initio.data.draw import AUGMENT, LAYERS, ORDER, SPLIT, SUBSET, generator
 from initio.data.split import stratified
@@ -265,17 +266,6 @@ def fit(
             why = f"the training diverged, {reason}: its accuracy counts as that of guessing, {chance:.3g} %"
             say(why)
             return Fitted(chance, trainer.seconds(before), why)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Several threads would add in another order, and thin networks are no faster with them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -1,0 +1,105 @@
+"""The one scorer: metrics of one architecture, on one batch, for one seed of the weights.
+
+A cost (parameters, FLOPs, layers) is that of the architecture as it is written, dead operations included, as published
+tables have it; it needs neither data nor weights. Everything else is measured on the pruned network of the canonical
+representative, once for all architectures that share it. `initio.score`, pools and the store all follow `subject`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from initio.records import Architecture, Batch
+from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+
+if TYPE_CHECKING:
+    from initio.metrics import Metric, Options, Value
+
+
+def is_cost(metric: Metric) -> bool:
+    """Whether the metric counts what an architecture costs."""
+    return "counting" in metric.needs
+
+
+def subject(space: Space, arch: Architecture, *, counted: bool) -> Architecture:
+    """Whose value it is: that of the architecture as written if it is counted, of its representative if measured."""
+    if counted:
+        return arch
+    return space.canonical(arch)
+
+
+def measure(
+    arch: Architecture,
+    batch: Batch,
+    metrics: str | Iterable[str] = "all",
+    *,
+    space: Space | None = None,
+    network: NetworkSettings | None = None,
+    options: Options | None = None,
+    seed: int = 0,
+) -> dict[str, Value]:
+    """The values of these metrics, or the reasons why they have none.
+
+    Args:
+        arch: any architecture of the space.
+        batch: what the network sees; its classes and shape are those of the network.
+        metrics: names, or `all`.
+        space: by default the one that the architecture names.
+        network: how networks are built; with `prune=False` everything is measured on the architecture as written.
+        options: how metrics are measured, but for their seed.
+        seed: of the weights, and of the metrics that draw random numbers.
+    """
+    from initio.metrics import Options, choose
+
+    space = space or get_space(arch.space)
+    network = replace(network or NetworkSettings(), classes=batch.classes, shape=batch.shape)
+    network = resolved(space, network)  # the sizes are this space's, wherever the representative lies
+    chosen = choose(metrics)
+    values = _counted(space, arch, batch, [metric.name for metric in chosen if is_cost(metric)], network)
+    names = [metric.name for metric in chosen if not is_cost(metric)]
+    if names:
+        same = subject(space, arch, counted=not network.prune)
+        options = replace(options or Options(), seed=seed)
+        values |= _measured(home_of(space, same), same, batch, names, network, options)
+    return {metric.name: values[metric.name] for metric in chosen}
+
+
+def _measured(
+    space: Space, arch: Architecture, batch: Batch, names: Sequence[str], network: NetworkSettings, options: Options
+) -> dict[str, Value]:
+    from initio.metrics import evaluate
+
+    return evaluate(space.build(arch, network, seed=options.seed), batch, names, options)
+
+
+def _counted(
+    space: Space, arch: Architecture, batch: Batch, names: Sequence[str], network: NetworkSettings
+) -> dict[str, Value]:
+    """From the graph, if the space has graphs, so that no weights are drawn and nothing is run."""
+    from initio.metrics import Value, evaluate
+
+    if not names:
+        return {}
+    network = replace(network, prune=False)
+    if not isinstance(space, GraphSpace) or network.auxiliary:
+        return evaluate(space.build(arch, network), batch, names)
+    from initio.networks.cost import count
+
+    counts = count(space.network(space.check(arch), network), network).metrics
+    return {name: Value(counts[name]) for name in names}
+
+
+def home_of(space: Space, arch: Architecture) -> Space:
+    """The space itself, or the larger one that a canonical architecture lies in."""
+    if arch.space == space.name:
+        return space
+    return get_space(arch.space)
+
+
+def resolved(space: Space, network: NetworkSettings) -> NetworkSettings:
+    """The settings with the width and the number of cells spelled out, where the space knows them."""
+    if isinstance(space, GraphSpace):
+        return space.resolve(network)
+    return network
