@@ -78,8 +78,8 @@ def regrets(setup: Setup, faults: tuple[Fault, ...], seeds: int, size: int) -> n
         pool = sample.architectures
         task = Task(benchmark.space, setup.budget, pool, ScoreTable.of(pool, columns))
         answer = run_queries(Robust(), task, benchmark.validation, seed=seed)
-        best = max(benchmark.validate(Query(arch)).value for arch in pool)
-        out.append(best - benchmark.validate(Query(answer.chosen[0])).value)
+        best = max(benchmark.validation(Query(arch)).value for arch in pool)
+        out.append(best - benchmark.validation(Query(answer.chosen[0])).value)
     return np.array(out)
 
 

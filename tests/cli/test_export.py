@@ -11,7 +11,7 @@ import torch
 
 from initio import SearchResult, build, to_json
 from initio.cli import main
-from initio.cli.export import Export
+from initio.cli.export import ExportCommand
 from initio.networks.export import FORMATS
 from initio.spaces import NB201
 
@@ -27,7 +27,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def test_the_formats_are_those_of_the_library() -> None:
-    assert get_type_hints(Export)["format"].__args__ == tuple(FORMATS)
+    assert get_type_hints(ExportCommand)["format"].__args__ == tuple(FORMATS)
 
 
 def test_a_run_becomes_a_program(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

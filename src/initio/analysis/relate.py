@@ -15,7 +15,7 @@ from initio.records import Architecture
 from initio.scores.read import read_all
 from initio.scores.store import Store
 from initio.scores.table import ScoreTable
-from initio.tables.compact import Table
+from initio.tables.compact import CompactTable
 
 GRADIENT_METRICS = ("grad", "grad_norm", "snip", "grasp", "trace")  # M of HNAS's bounds, where the store has them
 NEVER = -2.0  # below any correlation
@@ -89,7 +89,7 @@ def _or(value: float | None, default: float) -> float:
 
 def relate(
     store: Store,
-    table: Table,
+    table: CompactTable,
     column: str,
     *,
     where: Mapping[str, str] | None = None,

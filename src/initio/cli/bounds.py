@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class BoundsCommand:
     """Prints λ_min of an mlp's infinite-width NTK, the bounds of Eigen-NAS, and which assumptions the data violates.
 
     Args:

@@ -10,11 +10,11 @@ from initio.errors import InputError
 
 if TYPE_CHECKING:
     from initio.analysis.relate import Relation
-    from initio.tables import Table
+    from initio.tables import CompactTable
 
 
 @dataclass(frozen=True)
-class Correlate:
+class CorrelateCommand:
     """Compares scores with a benchmark's published numbers, and with each other.
 
     Args:
@@ -50,10 +50,10 @@ class Correlate:
         """Prints how metrics agree with the target, how HNAS's bounds do, and how metrics agree with each other."""
         from initio.analysis.relate import relate
         from initio.scores.store import Store, find_store
-        from initio.tables import open_table, split_target
+        from initio.tables import open_compact, split_target
 
         name, column = split_target(self.target)
-        table = open_table(name, self.data)
+        table = open_compact(name, self.data)
         metrics = [part.strip() for part in self.metrics.split(",")] if self.metrics else []
         with Store(find_store(self.store), read_only=True) as store:
             relation = relate(
@@ -80,7 +80,7 @@ class Correlate:
         _print_bounds(bound_rows, self.fit or column)
         _print_between(relation)
 
-    def _only(self, table: Table) -> list[Any] | None:
+    def _only(self, table: CompactTable) -> list[Any] | None:
         if self.sample is None:
             return None
         from initio.scores.pool import sample
@@ -114,7 +114,7 @@ def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
 # --- tables for people ------------------------------------------------------------
 
 
-def _print_head(relation: Relation, table: Table, column: str) -> None:
+def _print_head(relation: Relation, table: CompactTable, column: str) -> None:
     origins = relation.scores.origins.values()
     scored = next(origin for origin in origins if not origin.counted)
     draws, batches = len(scored.draws), len({batch for _, batch in scored.draws})

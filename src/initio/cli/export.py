@@ -13,7 +13,7 @@ from initio.spaces import NetworkSettings
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportCommand:
     """Writes an architecture to a file that other programs read.
 
     Args:

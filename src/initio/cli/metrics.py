@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Metrics:
+class MetricsCommand:
     """Lists the metrics and explains them.
 
     Args:

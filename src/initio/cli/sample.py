@@ -11,7 +11,7 @@ from initio.records import to_json
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleCommand:
     """Draws random architectures.
 
     Args:
@@ -26,7 +26,7 @@ class Sample:
     seed: int = 0
     json: bool = False
 
-    SHORT: ClassVar[dict[str, str]] = {"-n": "--count"}
+    SHORT: ClassVar[dict[str, str]] = {"count": "-n"}
 
     def run(self) -> None:
         """Prints one architecture a line."""

@@ -27,7 +27,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoreCommand:
     """Scores architectures into a store; the same command again goes on where it stopped.
 
     Args:

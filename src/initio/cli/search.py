@@ -9,8 +9,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from initio.cli import from_settings
 from initio.cli.jobs import AtInitialisation, FromTrainings, Job
+from initio.cli.options import from_values
 from initio.cli.progress import Clock, interruptible
 from initio.errors import InputError
 from initio.records import SearchResult, settings
@@ -27,7 +27,7 @@ ALWAYS = {"channels", "cells", "pixels", "depth", "out", "resume"}  # options of
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchCommand:
     """Chooses an architecture, without training or with a few short ones, and saves the run.
 
     Without any argument: NASI in the darts space, from noise. An option that a method has no use for is refused.
@@ -121,7 +121,7 @@ class Search:
             report(run)
             return
         plan = run.plan()
-        planned: Search = from_settings("search", dict(plan.settings), str(run.plan_path))
+        planned: SearchCommand = from_values(SearchCommand, dict(plan.settings), str(run.plan_path))
         job = planned.job(run)
         if dict(plan.about).get("fingerprint", job.fingerprint) != job.fingerprint:
             raise InputError(

@@ -17,7 +17,7 @@ from initio.spaces.darts import DARTS
 
 
 @dataclass(frozen=True)
-class Show:
+class ShowCommand:
     """Draws an architecture.
 
     Args:

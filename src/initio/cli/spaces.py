@@ -8,7 +8,7 @@ from random import Random
 
 
 @dataclass(frozen=True)
-class Spaces:
+class SpacesCommand:
     """Lists the search spaces.
 
     Args:

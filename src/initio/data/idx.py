@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from initio.data.arrays import Part, dataset, part
+from initio.data.arrays import LabelledArrays, dataset, labelled
 from initio.data.dataset import Dataset
 from initio.errors import InputError
 
@@ -36,11 +36,11 @@ def idx_files(folder: Path) -> Files:
 
 def read_idx_folder(folder: Path, split: str, files: Files) -> Dataset:
     """A data set from `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same of `t10k`."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, LabelledArrays] = {}
     for which in ("train", "test"):
         images, labels = files.get((which, "images")), files.get((which, "labels"))
         if images and labels:
-            parts[which] = part(read_idx(images), read_idx(labels), str(labels))
+            parts[which] = labelled(read_idx(images), read_idx(labels), str(labels))
         elif images or labels:
             lacks = "labels" if images else "images"
             raise InputError(f"{images or labels} has no file with the {lacks} beside it")

@@ -26,7 +26,7 @@ from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
 from initio.searches import UNSCORED
 from initio.searches.queries import Budget, QuerySearch, Task, run_queries
-from initio.tables import Benchmark, open_benchmark
+from initio.tables import Table, open_table
 
 CURVE_POINTS = 400
 
@@ -53,7 +53,7 @@ class Setup:
     store: str | None = None
     where: tuple[tuple[str, str], ...] = ()
 
-    def open(self) -> Benchmark:
+    def open(self) -> Table:
         """The benchmark; opened once in a process."""
         return _benchmark(self.benchmark, self.folder, self.dataset, self.epochs)
 
@@ -75,8 +75,8 @@ class Setup:
 
 
 @lru_cache(maxsize=4)
-def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Benchmark:
-    return open_benchmark(name, folder, dataset=dataset, epochs=epochs)
+def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Table:
+    return open_table(name, folder, dataset=dataset, epochs=epochs)
 
 
 @lru_cache(maxsize=4)
@@ -143,7 +143,7 @@ def _arch(space: str, row: dict[str, Any]) -> Architecture:
     return Architecture(space, tuple(map(int, row["choices"].split())))
 
 
-def _curve(benchmark: Benchmark, result: SearchResult) -> Iterator[tuple[int, float, dict[str, float]]]:
+def _curve(benchmark: Table, result: SearchResult) -> Iterator[tuple[int, float, dict[str, float]]]:
     """A point each time the best changes, and one at the end."""
     last: dict[str, float] | None = None
     best = (-np.inf, -np.inf)
