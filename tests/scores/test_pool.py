@@ -25,6 +25,7 @@ from initio.scores.pool import (
     ScoringProgress,
     everything,
     missing,
+    pool_table,
     read_architectures,
     run_task,
     sample,

@@ -170,6 +170,7 @@ def everything(space: Space) -> Iterator[Architecture]:
 def sample(space: Space, count: int, seed: int) -> list[Architecture]:
     """The first `count` different architectures that the seed draws; of more than half a space, a choice from the list.
 
+    >>> from initio.spaces import get_space
     >>> [arch.choices for arch in sample(get_space("nb201"), 2, seed=0)]
     [(3, 3, 0, 2, 4, 3), (3, 2, 3, 2, 4, 1)]
     """
