@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from initio.records import SearchResult as SearchResult
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
-    from initio.runs.api import build as build
     from initio.runs.api import optimise as optimise
     from initio.runs.folder import load as load
     from initio.scores.model import score as score
     from initio.spaces import SPACES as SPACES
     from initio.spaces import ZOO as ZOO
     from initio.spaces import NetworkSettings as NetworkSettings
+    from initio.spaces import build as build
     from initio.spaces import get_space as get_space
     from initio.spaces import parse as parse
     from initio.spaces import space as space
@@ -52,7 +52,7 @@ _HOME = {  # public name -> module and name there
     "parse": "initio.spaces:parse",
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
-    "build": "initio.runs.api:build",
+    "build": "initio.spaces:build",
     "optimise": "initio.runs.api:optimise",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",

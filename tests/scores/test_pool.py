@@ -261,7 +261,7 @@ def test_architectures_from_a_file(tmp_path: Path) -> None:
     for line, text in [
         ("|nor_conv~0|", "line 2 of .*pool.txt': an nb201 cell has 3 nodes"),
         ("darts_v2", "line 2 of .*: the architecture is of space 'darts', not of 'nb201'"),
-        ("nasnet", "line 2 of .*: the published cell lies outside the space nb201"),
+        ("nasnet", "line 2 of .*: the architecture is of space 'zoo', not of 'nb201'"),
     ]:
         path.write_text(f"{NB201.format(pool[0])}\n{line}\n")
         with pytest.raises(InputError, match=text):

@@ -31,7 +31,8 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "correlate": "compare scores with a benchmark's accuracies and with each other",
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
-    "store": "look into a store of scores, or compare two",
+    "store": "look into a store of scores, compare two, add or pack",
+    "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
 LONGEST = 600  # characters of a message; what a user's file says may be longer
 

@@ -44,7 +44,7 @@ class ExportCommand:
     def run(self) -> None:
         """Writes the file, or prints the text."""
         arch = read_architecture(self.architecture)
-        if self.auxiliary and (self.format != "python" or getattr(arch, "space", "darts") != "darts"):
+        if self.auxiliary and (self.format != "python" or arch.space not in ("darts", "zoo")):
             raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
         settings = NetworkSettings(
             channels=self.channels,
@@ -53,7 +53,7 @@ class ExportCommand:
             shape=_shape(self.shape),
             auxiliary=self.auxiliary,
         )
-        from initio.networks.export import WITH_WEIGHTS, export, exported
+        from initio.spaces.exports import WITH_WEIGHTS, export, exported
 
         if self.out:
             export(arch, Path(self.out), self.format, settings, weights=self.weights, seed=self.seed)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +9,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from initio.cli.progress import Reporter
+from initio.cli.units import byte_count, duration
 from initio.errors import InputError
 from initio.spaces import NetworkSettings, Space, get_space
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from initio.records import Architecture
     from initio.scores.pool import ScoringJob, ScoringProgress
     from initio.scores.table import ScoreTable
-
-EVERY = 10.0  # seconds between two lines of progress, where there is no terminal
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class ScoreCommand:
             check_export(Path(self.export))
         with Store(self.store) as store:
             with Reporter() as reporter:
-                ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter)
+                ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter.scoring)
             for progress in ended:
                 print(_ended(progress))
             table = pool_table(job, architectures, store)
@@ -128,7 +122,7 @@ class ScoreCommand:
             parameters=self.parameters,
             loss=self.loss,
             dtype=self.dtype,
-            memory=None if self.memory is None else byte_count(self.memory),
+            memory=byte_count("--memory", self.memory),
         )
         batch = load(self.data).batch(self.batch_size, self.seed, labels=self.labels)
         network = NetworkSettings(
@@ -140,86 +134,6 @@ class ScoreCommand:
             init=self.init,
         )
         return ScoringJob(space, batch, metrics, network, options, self.seed, self.repeats)
-
-
-def byte_count(text: str) -> int:
-    """A number of bytes as people write it.
-
-    >>> byte_count("600MB"), byte_count("1.5 GB"), byte_count("4096")
-    (600000000, 1500000000, 4096)
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]?)b?", text.strip().lower())
-    if match is None or float(match[1]) == 0:
-        raise InputError(f"--memory must be a number of bytes as in 600MB or 2GB, not {text!r}")
-    return int(float(match[1]) * UNITS[match[2]])
-
-
-# --- progress -----------------------------------------------------------------
-
-
-class Reporter:
-    """Progress on stderr: a bar on a terminal, elsewhere a line now and then."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._console = Console(stderr=True)
-        self._bar: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._last = time.monotonic()
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[text]}"),
-                console=self._console,
-                transient=True,
-            )
-
-    def __enter__(self) -> Reporter:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def __call__(self, progress: ScoringProgress) -> None:
-        """Takes note of how far the run is."""
-        if self._bar:
-            if progress.phase not in self._tasks:
-                task = self._bar.add_task(progress.phase, total=progress.total, text="")
-                self._tasks[progress.phase] = task
-            self._bar.update(self._tasks[progress.phase], completed=progress.done, text=state(progress))
-        elif time.monotonic() - self._last > EVERY:
-            self._last = time.monotonic()
-            print(f"{progress.phase}: {state(progress)}", file=sys.stderr, flush=True)
-
-
-def state(progress: ScoringProgress) -> str:
-    """How far, how fast, how long.
-
-    >>> from initio.scores.pool import ScoringProgress
-    >>> state(ScoringProgress("scoring", done=100, total=5260, known=3, seconds=20.0))
-    '100 of 5,260, 5.0 a second, 17 min left'
-    """
-    text = f"{progress.done:,} of {progress.total:,}"
-    if progress.left is not None:
-        text += f", {progress.rate:.1f} a second, {duration(progress.left)} left"
-    return text + (f", workers restarted {progress.restarts} times" if progress.restarts else "")
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> duration(42.2), duration(1000), duration(20_000)
-    ('42 s', '17 min', '5.6 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _ended(progress: ScoringProgress) -> str:

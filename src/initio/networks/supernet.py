@@ -8,8 +8,9 @@ output is multiplied by its gate, a number of value 1 that carries a gradient to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,10 +18,9 @@ from torch import Tensor, nn
 
 from initio.autodiff.nodes import Value
 from initio.autodiff.pearlmutter import Tape, dual
-from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op
+from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op, reached
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
-from initio.spaces.base import GraphSpace
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,20 @@ class Ghost:
 
 Maybe = Tensor | Ghost | None  # None is zero
 Mix = Callable[[Mixed, str, list[Maybe]], Maybe]
+
+
+class OneShot(Protocol):
+    """What a supernet needs of a space: its categoricals, and its graph around a sample."""
+
+    @property
+    def relaxation(self) -> Sequence[Sized]:
+        """The categoricals."""
+
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """The settings with width and depth."""
+
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """The graph with `Mixed` steps."""
 
 
 class Supernet(nn.Module):
@@ -48,7 +62,7 @@ class Supernet(nn.Module):
 
     like: Tensor
 
-    def __init__(self, space: GraphSpace, settings: NetworkSettings, seed: int = 0) -> None:
+    def __init__(self, space: OneShot, settings: NetworkSettings, seed: int = 0) -> None:
         super().__init__()
         self.space, self.settings, self.seed = space, space.resolve(settings), seed
         self.kit = Kit(self.settings)
@@ -222,18 +236,16 @@ def _is_zero(mixed: Mixed, option: int) -> bool:
 
 def _needed(graph: Graph, choices: Sequence[int] | None) -> set[int]:
     """The values that the output reads, by the chosen options or by any."""
-    needed, todo = set[int](), [graph.output]
-    while todo:
-        number = todo.pop()
-        if number in needed or number < graph.n_inputs:
-            continue
-        needed.add(number)
+
+    def reads(number: int) -> tuple[int, ...]:
+        if number < graph.n_inputs:
+            return ()
         step = graph.steps[number - graph.n_inputs]
         if isinstance(step.op, Mixed) and choices is not None:
-            todo += step.op.choose(choices[step.op.categorical], step.inputs)[1]
-        else:
-            todo += step.inputs
-    return needed
+            return step.op.choose(choices[step.op.categorical], step.inputs)[1]
+        return step.inputs
+
+    return reached([graph.output], reads)
 
 
 def _rate(place: Value, u: Value) -> float:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from initio.records import Architecture, Batch
-from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.spaces import NetworkSettings, Space, get_space
 
 if TYPE_CHECKING:
     from initio.metrics import Metric, Options, Value
@@ -51,27 +51,22 @@ def measure(
         options: how metrics are measured, but for their seed.
         seed: of the weights, and of the metrics that draw random numbers.
     """
-    from initio.metrics import Options, choose
+    from initio.metrics import Options, choose, evaluate
 
     space = space or get_space(arch.space)
     network = replace(network or NetworkSettings(), classes=batch.classes, shape=batch.shape)
-    network = resolved(space, network)  # the sizes are this space's, wherever the representative lies
+    network = space.resolve(network)  # the sizes are this space's, wherever the representative lies
     chosen = choose(metrics)
-    values = _counted(space, arch, batch, [metric.name for metric in chosen if is_cost(metric)], network)
-    names = [metric.name for metric in chosen if not is_cost(metric)]
-    if names:
+    costs = [metric.name for metric in chosen if is_cost(metric)]
+    others = [metric.name for metric in chosen if not is_cost(metric)]
+    values: dict[str, Value] = {}
+    if costs:
+        values |= _counted(space, arch, batch, costs, network)
+    if others:
         same = subject(space, arch, counted=not network.prune)
-        options = replace(options or Options(), seed=seed)
-        values |= _measured(home_of(space, same), same, batch, names, network, options)
+        model = home_of(space, same).build(same, network, seed=seed)
+        values |= evaluate(model, batch, others, replace(options or Options(), seed=seed))
     return {metric.name: values[metric.name] for metric in chosen}
-
-
-def _measured(
-    space: Space, arch: Architecture, batch: Batch, names: Sequence[str], network: NetworkSettings, options: Options
-) -> dict[str, Value]:
-    from initio.metrics import evaluate
-
-    return evaluate(space.build(arch, network, seed=options.seed), batch, names, options)
 
 
 def _counted(
@@ -80,15 +75,13 @@ def _counted(
     """From the graph, if the space has graphs, so that no weights are drawn and nothing is run."""
     from initio.metrics import Value, evaluate
 
-    if not names:
-        return {}
-    network = replace(network, prune=False)
-    if not isinstance(space, GraphSpace) or network.auxiliary:
-        return evaluate(space.build(arch, network), batch, names)
-    from initio.networks.cost import count
-
-    counts = count(space.network(space.check(arch), network), network).metrics
-    return {name: Value(counts[name]) for name in names}
+    network, counts = replace(network, prune=False), {}
+    if not network.auxiliary:  # which a count leaves out, as papers do, and a network that was asked for has
+        counts = space.cost(arch, network).metrics
+    values = {name: Value(counts[name]) for name in names if name in counts}
+    if len(values) < len(names):
+        values |= evaluate(space.build(arch, network), batch, [name for name in names if name not in counts])
+    return values
 
 
 def home_of(space: Space, arch: Architecture) -> Space:
@@ -96,10 +89,3 @@ def home_of(space: Space, arch: Architecture) -> Space:
     if arch.space == space.name:
         return space
     return get_space(arch.space)
-
-
-def resolved(space: Space, network: NetworkSettings) -> NetworkSettings:
-    """The settings with the width and the number of cells spelled out, where the space knows them."""
-    if isinstance(space, GraphSpace):
-        return space.resolve(network)
-    return network

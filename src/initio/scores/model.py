@@ -161,7 +161,7 @@ def score(
     elif network:
         raise InputError(f"{', '.join(network)}: a module has its size already; only architectures are built here")
     else:
-        rows = [evaluate(network, batch, names, options) for network in _drawn(subject, batch, seeds)]
+        rows = [evaluate(drawn, batch, names, options) for drawn in _drawn(subject, batch, seeds)]
     scores = (MetricScore(m.name, m.higher_is_better, tuple(row[m.name] for row in rows)) for m in chosen)
     return Scores(tuple(scores), batch.source, seeds)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from initio.autodiff.threads import one_thread
 from initio.errors import InputError
 from initio.records import Architecture, Batch, Evaluation, Settings, settings
-from initio.scores.measure import home_of, is_cost, measure, resolved, subject
+from initio.scores.measure import home_of, is_cost, measure, subject
 from initio.scores.read import fill
 from initio.scores.store import Store
 from initio.scores.table import Origin, ScoreTable
@@ -71,7 +71,7 @@ class ScoringJob:
         from initio.metrics import choose
 
         chosen = choose(self.metrics)
-        network = resolved(self.space, self.network)
+        network = self.space.resolve(self.network)
         size = {"shape": "x".join(map(str, network.shape))} | {name: getattr(network, name) for name in _COUNTED}
         options = {name: value for name, value in asdict(self.options).items() if name not in _HOW}
         how = settings(**size, **options, init=network.init, batch_size=len(self.batch))
@@ -201,10 +201,7 @@ def read_architectures(path: Path, space: Space) -> list[Architecture]:
     for number, line in enumerate(lines, start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:
-                arch = parse(line)
-                if not isinstance(arch, Architecture):
-                    raise InputError(f"the published cell lies outside the space {space.name}")
-                found[space.check(arch)] = None
+                found[space.check(parse(line))] = None
             except InputError as error:
                 raise InputError(f"line {number} of {str(path)!r}: {error}") from None
     if not found:
@@ -305,7 +302,7 @@ def missing(
 def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
     """The evaluations of one architecture."""
     part, arch = job.parts[task.part], task.architecture
-    space, network = home_of(job.space, arch), resolved(job.space, job.network)
+    space, network = home_of(job.space, arch), job.space.resolve(job.network)
     versions = {metric.name: metric.version for metric in part.metrics}
     made = part.settings
     out = []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError, did_you_mean
@@ -25,10 +24,13 @@ class CustomSpace(Space):
     builder: Callable[..., nn.Module] = field(repr=False)
     values: tuple[tuple[Any, ...], ...] = field(repr=False)  # what the builder gets, for each decision's options
 
+    def _identity(self) -> object:
+        return self.decisions, [[type(value).__name__ for value in row] for row in self.values]
+
     def parse(self, text: str) -> Architecture:
-        """Reads `name:kernel=3,width=64`; every choice must be named once."""
-        name, _, rest = text.strip().partition(":")
-        if name != self.name:
+        """Reads `name:kernel=3,width=64`; every choice must be named once, the name's digest may be left out."""
+        name, _, rest = text.strip().rpartition(":")
+        if name not in (self.name, self.name.removesuffix(f"-{self.digest}")):
             raise InputError(f"an architecture of {self.name} begins with '{self.name}:', not {name!r}")
         given: dict[str, str] = {}
         for part in rest.split(","):
@@ -127,9 +129,8 @@ def _custom(
 ) -> CustomSpace:
     if not name or RESERVED & set(name):
         raise InputError(f"the name of a space must be a word without ':', ',' and '=', not {name!r}")
-    kinds = [[type(value).__name__ for value in row] for row in values]
-    digest = hashlib.sha256(repr((decisions, kinds)).encode()).hexdigest()[:6]
-    return CustomSpace(f"{name}-{digest}", f"{name}: your own choices", decisions, builder, values)
+    unnamed = CustomSpace("", f"{name}: your own choices", decisions, builder, values)
+    return replace(unnamed, name=f"{name}-{unnamed.digest}")
 
 
 def _values(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
