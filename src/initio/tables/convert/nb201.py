@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from initio.data.pickles import read_plain, read_torch
 from initio.errors import InputError
 from initio.spaces import NB201
-from initio.tables.convert.unpickle import read_plain, read_torch
 
 ENDING = "pickle.pbz2"
 SCHEDULES = {"less": 12, "12": 12, "full": 200, "200": 200}  # NAS-Bench-201's and NATS-Bench's names for them
