@@ -14,11 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from initio.errors import InputError
-<<<<<<< HEAD
 from initio.metrics import Options, Value, choose, evaluate
-=======
-from initio.metrics import Options, Value, choose, evaluate, get_metric
->>>>>>> main
 from initio.records import Architecture, Batch
 from initio.scores.measure import measure
 from initio.scores.notebook import data_frame, html_table
@@ -102,7 +98,6 @@ class Scores(Mapping[str, MetricScore]):
         width = max((len(s.metric) for s in self.scores), default=0)
         lines = [self.title]
         for s in self.scores:
-<<<<<<< HEAD
             arrow, mean, spread = s.text
             lines.append(f"{s.metric:<{width}} {arrow} {mean:>12}{spread}" + f"  ({s.flag})" * bool(s.flag))
         return "\n".join(lines)
@@ -121,15 +116,6 @@ class Scores(Mapping[str, MetricScore]):
             "flag": [v.flag for v in values],
         }
         return data_frame(columns, ["metric", "seed"])
-=======
-            arrow = "↑" if get_metric(s.metric).higher_is_better else "↓"
-            number = "none" if s.value is None else f"{s.value:.6g}"
-            spread = "" if s.spread is None else f" ± {s.spread:.2g}"
-            flag = f"  ({s.flag})" if s.flag else ""
-            lines.append(f"{s.metric:<{width}} {arrow} {number:>12}{spread}{flag}")
-        repeats = f", seeds {self.seeds[0]} to {self.seeds[-1]}" if len(self.seeds) > 1 else ""
-        return "\n".join([f"{self.batch}{repeats}   ↑ larger is better, ↓ smaller is better", *lines])
->>>>>>> main
 
 
 def score(
