@@ -1,5 +1,7 @@
 """Options are the fields of a dataclass: what can be typed, what a file may say, and what a mistake gets."""
 
+import io
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -279,3 +281,16 @@ def test_a_printed_config_reads_back(capsys: pytest.CaptureFixture[str], tmp_pat
     assert cook(*argv, "--print-config") is None
     (tmp_path / "cook.toml").write_text(capsys.readouterr().out)
     assert cook("--config", str(tmp_path / "cook.toml")) == cook(*argv)
+
+
+# --- whatever is typed ------------------------------------------------------------------------------------------------
+
+
+SPELLINGS = [text for action in parser(Cook)._actions for text in action.option_strings if "config" not in text]
+WORDS = st.sampled_from([*SPELLINGS, "=", "--", "-", "3", "-3", "none", "nb201", "true", ""]) | st.text(max_size=5)
+
+
+@given(st.lists(WORDS | st.tuples(WORDS, WORDS).map("=".join), max_size=6))
+def test_whatever_is_typed_is_a_command_or_one_sentence(argv: list[str]) -> None:
+    with suppress(InputError), redirect_stdout(io.StringIO()):
+        assert isinstance(cook(*argv), Cook | None)

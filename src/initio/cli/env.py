@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from initio.cli.units import size
+from initio.cli.units import columns, size
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,8 @@ class EnvCommand:
         facts = environment()
         if self.json:
             print(json.dumps(facts, indent=2))
-            return
-        width = max(map(len, facts))
-        for name, value in facts.items():
-            print(f"{name:<{width}}  {value}")
+        else:
+            print(columns(facts))
 
 
 def environment() -> dict[str, str]:

@@ -1,8 +1,9 @@
-"""Amounts, times and sizes as people write and read them."""
+"""Amounts, times, sizes and facts as people write and read them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from initio.errors import InputError
 
@@ -85,3 +86,14 @@ def size(count: int) -> str:
     if count >= 10**6:
         return f"{count / 1e6:.0f} MB"
     return f"{count:,} bytes"
+
+
+def columns(facts: Mapping[str, object], indent: str = "") -> str:
+    """A line for each fact, names and values below each other.
+
+    >>> print(columns({"seed": 0, "space": "nb201"}))
+    seed   0
+    space  nb201
+    """
+    width = max(map(len, facts))
+    return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())

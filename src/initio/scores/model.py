@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from initio.errors import InputError
-from initio.metrics import METRICS, Options, Value, choose, evaluate
+from initio.metrics import Options, Value, choose, evaluate, get_metric
 from initio.records import Architecture, Batch
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
 
@@ -74,7 +74,7 @@ class Scores(Mapping[str, Score]):
         width = max((len(s.metric) for s in self.scores), default=0)
         lines = []
         for s in self.scores:
-            arrow = "↑" if METRICS[s.metric].higher_is_better else "↓"
+            arrow = "↑" if get_metric(s.metric).higher_is_better else "↓"
             number = "none" if s.value is None else f"{s.value:.6g}"
             spread = "" if s.spread is None else f" ± {s.spread:.2g}"
             flag = f"  ({s.flag})" if s.flag else ""

@@ -103,11 +103,11 @@ def _half(choices: Sequence[int]) -> tuple[Pairs, tuple[int, ...]]:
 
 
 def _shortened(pairs: Pairs, concat: tuple[int, ...]) -> tuple[Pairs, tuple[int, ...]]:
-    """The cell without nodes that the output does not depend on; either pair of a node may come first."""
+    """The cell without nodes that the output does not depend on."""
     nodes = sorted(live(pairs, concat) - {0, 1})
     number = {0: 0, 1: 1} | {old: new for new, old in enumerate(nodes, start=2)}
-    renamed = (sorted((op, number[source]) for op, source in pairs_of(pairs, node)) for node in nodes)
-    return tuple(pair for both in renamed for pair in both), tuple(number[node] for node in concat)
+    renamed = tuple((op, number[source]) for node in nodes for op, source in pairs_of(pairs, node))
+    return renamed, tuple(number[node] for node in concat)
 
 
 def _decisions(cell: str) -> Iterator[Decision]:
