@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from initio.scores.pool import Progress as ScoringProgress
+    from initio.scores.pool import ScoringProgress
     from initio.searches import Problem
     from initio.searches import Search as Method
     from initio.training import TrainingProgress
