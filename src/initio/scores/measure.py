@@ -33,7 +33,7 @@ def subject(space: Space, arch: Architecture, *, counted: bool) -> Architecture:
 def measure(
     arch: Architecture,
     batch: Batch,
-    metrics: str | Iterable[str] = "all",
+    metrics: str | Iterable[str | Metric] = "all",
     *,
     space: Space | None = None,
     network: NetworkSettings | None = None,
@@ -45,7 +45,7 @@ def measure(
     Args:
         arch: any architecture of the space.
         batch: what the network sees; its classes and shape are those of the network.
-        metrics: names, or `all`.
+        metrics: names, metrics of your own, or `all`.
         space: by default the one that the architecture names.
         network: how networks are built; with `prune=False` everything is measured on the architecture as written.
         options: how metrics are measured, but for their seed.
@@ -58,7 +58,7 @@ def measure(
     network = space.resolve(network)  # the sizes are this space's, wherever the representative lies
     chosen = choose(metrics)
     costs = [metric.name for metric in chosen if is_cost(metric)]
-    others = [metric.name for metric in chosen if not is_cost(metric)]
+    others = [metric for metric in chosen if not is_cost(metric)]
     values: dict[str, Value] = {}
     if costs:
         values |= _counted(space, arch, batch, costs, network)
