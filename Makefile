@@ -5,7 +5,7 @@ PYTHON := python3
 endif
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint studies docs clean
 
 demo: .venv/ready          ## the main job on the embedded default, nothing to download
 	$(BIN)/initio demo
@@ -18,7 +18,7 @@ lint: .venv/ready          ## style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/ready         ## measured claims: ratios, memory, counts
+studies: .venv/ready       ## measured claims: ratios, memory, counts
 	$(BIN)/python -m studies
 
 docs: .venv/ready          ## rewrite the generated pages under docs/

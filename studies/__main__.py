@@ -1,4 +1,4 @@
-"""`make bench`: runs the measurements one after another and prints what they print.
+"""`make studies`: runs the measurements one after another and prints what they print.
 
 Those that need published tables find them in the folder of INITIO_DATA, or in ../shared/data; without it they are
 named and left out.

@@ -15,7 +15,7 @@ import numpy as np
 
 from initio.runs.compare import Setup
 from initio.searches import Budget, EigenNas, Knas, Task, run_queries
-from initio.tables import open_benchmark
+from initio.tables import open_table
 from studies.hnas_evidence import DATASETS, mean_std, show
 
 PAPER_20, PAPER_5 = ("93.46±0.01", "71.42±0.63", "45.54±0.04"), ("93.43±0.08", "69.92±1.82", "45.53±0.06")
@@ -38,7 +38,7 @@ class Chosen:
         setup = Setup("nb201", Budget(20), str(data))
         found = [setup.scores(draw) for draw in range(setup.draws)]
         self.budget, self.scores = setup.budget, [scores for scores in found if scores is not None]
-        self.benchmarks = {dataset: open_benchmark("nb201", str(data), dataset=dataset) for dataset in DATASETS}
+        self.benchmarks = {dataset: open_table("nb201", str(data), dataset=dataset) for dataset in DATASETS}
 
     def accuracies(self, search: EigenNas | Knas, seed: int, first: int | None = None) -> list[float]:
         """Test accuracies where each data set has its own validation; `first` for a pool in the benchmark's order."""

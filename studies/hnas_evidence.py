@@ -17,7 +17,7 @@ from initio.scores.pool import sample
 from initio.scores.store import Store, find_store
 from initio.searches.methods.hnas import metric_values
 from initio.spaces import get_space
-from initio.tables import open_table
+from initio.tables import open_compact
 from studies.score_study import BASE
 
 DATASETS = ("c10", "c100", "in16")
@@ -88,13 +88,13 @@ class Evidence:
         self, store: str, table: str, columns: dict[str, str], metrics: Sequence[str], seeded: bool, **where: str
     ) -> Scored:
         """Scores of a store, on all rows that it has or on the seeded sample."""
-        opened = open_table(table, self.data)
+        opened = open_compact(table, self.data)
         only = sample(get_space(opened.space), SAMPLE, 0) if seeded else None
         with Store(find_store(store), read_only=True) as found:
             relation = relate(found, opened, next(iter(columns.values())), where=where, metrics=metrics, only=only)
         rows = list(relation.rows)
         errors = {name: -opened.column(column)[rows] for name, column in columns.items()}
-        return Scored({s.metric: s.mean for s in relation.scores}, errors)
+        return Scored({name: relation.scores[name] for name in relation.scores.metrics}, errors)
 
     @cached_property
     def nb201(self) -> Scored:

@@ -25,7 +25,7 @@ from initio.searches import (
     TeNas,
 )
 from initio.spaces import GraphSpace
-from initio.tables import open_benchmark
+from initio.tables import open_table
 from studies.hnas_evidence import (
     ALL,
     BATCH_SIZES,
@@ -275,7 +275,7 @@ def synflow(e: Evidence) -> None:
 
 def te_nas(e: Evidence, seeds: int = 5) -> None:
     """TE-NAS by the number of repeats."""
-    benchmark = open_benchmark("nb201", str(e.data))
+    benchmark = open_table("nb201", str(e.data))
     space = benchmark.space
     assert isinstance(space, GraphSpace)
     rows = [["published", "93.90±0.47", "71.24±0.56", "42.38±0.46"]]

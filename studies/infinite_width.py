@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_limits
 from initio.analysis.eigen_bounds import constants, two_classes
 from initio.data import load
 from initio.errors import InputError
-from initio.kernels.infinite import finite_ntk, ntk, smallest_eigenvalue
+from initio.kernels.infinite import WideKernel, finite_ntk, ntk
+from initio.kernels.spectrum import Spectrum
 from initio.records import Architecture
 from initio.searches.base import Problem
 from initio.searches.methods.eigen_darts import EigenDarts, algorithm_1
@@ -194,7 +195,7 @@ def hard(pictures: Path | None) -> None:
     x = sphere(50, 16)
     twice = torch.cat([x, x[:1]])
     kernel = ntk(twice, ["relu", "tanh", "swish"], [1, 1])
-    print(f"two identical inputs: {', '.join(kernel.flags)}; {smallest_eigenvalue(kernel.ntk).flag}")
+    print(f"two identical inputs: {', '.join(kernel.flags)}; {kernel.spectrum.flag}")
     norms = x * torch.logspace(-3, 3, 50, dtype=torch.float64)[:, None]
     kernel = ntk(norms, ["tanh", "relu", "swish"], [1, 1])
     print(f"norms from 0.001 to 1000: finite {bool(torch.isfinite(kernel.ntk).all())}, symmetric "
@@ -222,8 +223,15 @@ def hard(pictures: Path | None) -> None:
 
 
 def _smallest(K: torch.Tensor) -> str:
-    found = smallest_eigenvalue(K)
-    return found.flag if found.value is None else f"λ_min {found.value:.3g}"
+    found = Spectrum(K.numpy())
+    return found.flag or f"λ_min {found.lambda_min:.3g}"
+
+
+def smallest(kernel: WideKernel) -> float | None:
+    """λ_min, None where it cannot be told from zero."""
+    if kernel.spectrum.singular:
+        return None
+    return kernel.spectrum.lambda_min
 
 
 # --- what Eigen-NAS says about λ_min ---------------------------------------------------------------------------------
@@ -240,9 +248,9 @@ def depth(pictures: Path | None) -> None:
         cells = []
         for skip in (0, 1):
             for name in ACTIVATIONS:
-                value = smallest_eigenvalue(ntk(x, [name] * (L - 1), [skip] * (L - 2)).ntk).value
+                value = smallest(ntk(x, [name] * (L - 1), [skip] * (L - 2)))
                 curves.setdefault(f"{name} {skip}", []).append(value)
-                cells.append("0" if value is None else f"{value:.3g}")
+                cells.append(f"{value or 0:.3g}")
         print(f"{L:<6} " + "".join(f"{cell:<12}" for cell in cells), flush=True)
     for skip in (0, 1):
         print(f"\ndepth 10, ReLU in all layers but one, skips {'everywhere' if skip else 'nowhere'}: "
@@ -253,9 +261,9 @@ def depth(pictures: Path | None) -> None:
             for name in ACTIVATIONS[1:]:
                 names = ["relu"] * 9
                 names[layer] = name
-                values.append(smallest_eigenvalue(ntk(x, names, [skip] * 8).ntk).value or 0.0)
+                values.append(smallest(ntk(x, names, [skip] * 8)) or 0.0)
             print(f"{layer + 1:<6} " + "".join(f"{value:<12.4g}" for value in values), flush=True)
-        print(f"none   {smallest_eigenvalue(ntk(x, ['relu'] * 9, [skip] * 8).ntk).value or 0.0:.4g}")
+        print(f"none   {smallest(ntk(x, ['relu'] * 9, [skip] * 8)) or 0.0:.4g}")
     space, rng, more = mlp_space(10), Random(0), 0
     for _ in range(100):
         arch = space.sample(rng)

@@ -23,7 +23,7 @@ from initio.records import Architecture
 from initio.runs.folder import Run
 from initio.spaces import DARTS, NetworkSettings
 from initio.spaces.base import Cell
-from initio.tables.surrogate import EPOCHS, Surrogate
+from initio.tables.nb301 import EPOCHS, Surrogate
 from studies.nasi_quality import by_parameters, default_of, digest
 
 RANDOM = 100

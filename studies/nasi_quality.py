@@ -25,7 +25,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import pearsonr, spearmanr
 
-from initio.cli.search import Search
+from initio.cli.search import SearchCommand
 from initio.errors import InputError
 from initio.files import add_line, whole_lines
 from initio.networks.cost import count
@@ -35,7 +35,7 @@ from initio.searches.base import whole_trace
 from initio.searches.methods.literal import LiteralNasi
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.tables.surrogate import EPOCHS, Surrogate
+from initio.tables.nb301 import EPOCHS, Surrogate
 
 MODES = {"data": ("cifar", "true"), "random labels": ("cifar", "random"), "noise": ("noise", "true")}
 PUBLISHED = {
@@ -98,20 +98,20 @@ def problem_of(space: str, mode: str, data: Path, *, channels: int | None = None
     """What `initio search` would search on; the data are read and resized once."""
     source, labels = MODES[mode]
     spec = "noise" if source == "noise" else str(data / "cifar10_sub10k.npz")
-    command = Search(space=space, data=spec, labels=labels, channels=channels, batch_size=batch_size)  # type: ignore[arg-type]
+    command = SearchCommand(space=space, data=spec, labels=labels, channels=channels, batch_size=batch_size)  # type: ignore[arg-type]
     return command.problem()
 
 
 def default_of(space: str) -> Nasi:
     """What `initio search SPACE` runs."""
-    method = Search(space=space).strategy()
+    method = SearchCommand(space=space).strategy()
     assert isinstance(method, Nasi)
     return method
 
 
 def literal_of(space: str, steps: int, nu: str | None = None) -> LiteralNasi:
     """What `initio search SPACE --estimator literal` runs."""
-    method = Search(space=space, estimator="literal", steps=steps, nu=nu).strategy()
+    method = SearchCommand(space=space, estimator="literal", steps=steps, nu=nu).strategy()
     assert isinstance(method, LiteralNasi)
     return method
 

@@ -17,7 +17,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Query
 from initio.runs.compare import Setup
-from initio.scores.table import Scores
+from initio.scores.table import ScoreTable
 from initio.searches.methods.robust import Robust
 from initio.searches.queries import Budget, Task, run_queries
 
@@ -76,10 +76,10 @@ def regrets(setup: Setup, faults: tuple[Fault, ...], seeds: int, size: int) -> n
         for fault in faults:
             columns = fault(columns, rng)
         pool = sample.architectures
-        task = Task(benchmark.space, setup.budget, pool, Scores.of(pool, columns))
+        task = Task(benchmark.space, setup.budget, pool, ScoreTable.of(pool, columns))
         answer = run_queries(Robust(), task, benchmark.validation, seed=seed)
-        best = max(benchmark.validate(Query(arch)).value for arch in pool)
-        out.append(best - benchmark.validate(Query(answer.chosen[0])).value)
+        best = max(benchmark.validation(Query(arch)).value for arch in pool)
+        out.append(best - benchmark.validation(Query(answer.chosen[0])).value)
     return np.array(out)
 
 

@@ -20,7 +20,7 @@ from initio.records import Architecture
 from initio.scores.pool import sample
 from initio.scores.store import Store, find_store
 from initio.spaces import NB201
-from initio.tables import Table, open_table
+from initio.tables import CompactTable, open_compact
 
 TARGETS = ("test_c10_nb201", "test_c100_nb201", "test_in16_nb201")
 KERNEL = ("trace", "kappa", "lambda_min", "eigen", "knas")
@@ -91,7 +91,7 @@ def score(case: Case, folder: Path, store: Path, sample: int, workers: int) -> N
         raise SystemExit(code)
 
 
-def relations(case: Case, store: Store, table: Table, only: list[Architecture]) -> list[Relation] | None:
+def relations(case: Case, store: Store, table: CompactTable, only: list[Architecture]) -> list[Relation] | None:
     """The case beside the three targets, None when the store does not have it."""
     where = {**BASE, **dict(case.where)}
     metrics = [metric for metric in SHOWN if metric in case.metrics]
@@ -125,7 +125,7 @@ def main() -> None:
     if args.score:
         for case in CASES:
             score(case, args.data, Path(args.store), args.sample, args.workers)
-    table = open_table("nb201_tss.npz", args.data)
+    table = open_compact("nb201_tss.npz", args.data)
     only = sample(NB201, args.sample, 0)
     with Store(find_store(args.store), read_only=True) as store:
         print(f"Spearman with test accuracy C10 / C100 / IN16-120 on {len(only)} architectures of nb201\n")

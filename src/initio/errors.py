@@ -17,7 +17,14 @@ def did_you_mean(wrong: str, right: list[str]) -> str:
     >>> did_you_mean("imagenet", ["darts", "nb101"])
     'choose one of darts, nb101'
     """
+    near = nearest(wrong, right)
+    if near is None:
+        return f"choose one of {', '.join(right)}"
+    return f"did you mean {near!r}?"
+
+
+def nearest(wrong: str, right: list[str]) -> str | None:
+    """The valid name that was probably meant."""
     from difflib import get_close_matches
 
-    near = get_close_matches(wrong, right, n=1, cutoff=0.7)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(right)}"
+    return next(iter(get_close_matches(wrong, right, n=1, cutoff=0.7)), None)

@@ -16,7 +16,7 @@ from initio.analysis.eigen_bounds import (
     two_classes,
 )
 from initio.errors import InputError
-from initio.kernels.infinite import ntk, smallest_eigenvalue
+from initio.kernels.infinite import ntk
 
 FIVE = ["relu", "leaky_relu", "sigmoid", "tanh", "swish"]
 
@@ -82,7 +82,6 @@ def test_theorem_3_formula() -> None:
     relu = constants("relu", 3)
     expected = math.sqrt(3) * 4**2 * math.sqrt(1 / 0.5) + math.sqrt(math.log(20) / 100)
     assert theorem_3([relu, relu], 0.5, 1.0, 100, 0.05) == pytest.approx(expected)
-    assert theorem_3([relu, relu], None, 1.0, 100, 0.05) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -93,10 +92,10 @@ def test_what_needs_no_assumption_holds(seed: int) -> None:
     skips = [rng.randint(0, 1) for _ in range(depth - 2)]
     x = sphere(20, 30, seed)
     found = eigen_bounds(x, signs(20), activations, skips, width=64)
-    assert found.smallest.value is not None
-    assert found.schur <= found.smallest.value <= found.mean_diagonal <= found.frobenius
-    expected = smallest_eigenvalue(ntk(x, activations, skips).ntk)
-    assert found.smallest.value == pytest.approx(expected.value, rel=1e-9)
+    assert not found.spectrum.singular
+    assert found.schur <= found.spectrum.lambda_min <= found.mean_diagonal <= found.frobenius
+    expected = float(torch.linalg.eigvalsh(ntk(x, activations, skips).ntk)[0])
+    assert found.spectrum.lambda_min == pytest.approx(expected, rel=1e-9)
     assert found.theorem_3_labels is not None
     assert found.theorem_3 is not None
     assert found.theorem_3_labels <= found.theorem_3
@@ -122,7 +121,7 @@ def test_identical_inputs_give_no_number_but_a_reason() -> None:
     x = sphere(6, 4)
     x[3] = x[0]
     found = eigen_bounds(x, signs(6), ["relu", "tanh"], [1], width=32)
-    assert found.smallest.value is None
+    assert found.spectrum.singular
     assert found.theorem_3 is None
     assert found.flags == ("inputs 0 and 3 are identical",)
 

@@ -13,18 +13,18 @@ from initio.analysis.relate import Relation, relate
 from initio.records import settings
 from initio.scores.store import Store
 from initio.spaces import NB201
-from initio.tables import Table, open_table
+from initio.tables import CompactTable, open_compact
 
 N = 80
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
+def table(tmp_path: Path) -> CompactTable:
     rng = Random(0)
     rows = list(dict.fromkeys(NB201.sample(rng) for _ in range(N)))
     ops = np.array([arch.choices for arch in rows], dtype=np.int8)
     np.savez(tmp_path / "table.npz", ops=ops, acc=np.random.default_rng(0).permutation(len(ops)).astype(np.float32))
-    return open_table(str(tmp_path / "table.npz"))
+    return open_compact(str(tmp_path / "table.npz"))
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "scores.db")
 
 
-def archs(table: Table) -> list[Architecture]:
+def archs(table: CompactTable) -> list[Architecture]:
     return [NB201.architecture(*map(int, row)) for row in np.load(table.path)["ops"]]
 
 
 def fill(
-    store: Store, table: Table, metric: str, value: object, seeds: int = 1, flag: str = "", **how: int
+    store: Store, table: CompactTable, metric: str, value: object, seeds: int = 1, flag: str = "", **how: int
 ) -> dict[Architecture, float]:
     """The mean accuracy of a class, or what `value` makes of it."""
     acc = table.column("acc")
@@ -53,44 +53,44 @@ def fill(
     return means
 
 
-def test_every_row_gets_the_score_of_its_network(store: Store, table: Table) -> None:
+def test_every_row_gets_the_score_of_its_network(store: Store, table: CompactTable) -> None:
     means = fill(store, table, "trace", lambda mean, seed: mean)
     found = relate(store, table, "acc")
     assert len(found.rows) == table.length
     assert found.networks == len(means) < table.length
     expected = np.array([means[NB201.canonical(arch)] for arch in archs(table)])
-    assert found.scores[0].mean.tolist() == expected.tolist()
+    assert found.scores["trace"].tolist() == expected.tolist()
     agreement = found.agreements(k=5)["trace"]
     assert agreement.spearman == spearman(expected, table.column("acc"))
     assert (agreement.used, agreement.undefined) == (table.length, 0)
 
 
-def test_costs_belong_to_the_architecture_as_written(store: Store, table: Table) -> None:
+def test_costs_belong_to_the_architecture_as_written(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean)
     written = archs(table)
     store.put(Evaluation(arch, "params", float(i), 0) for i, arch in enumerate(written))
     found = relate(store, table, "acc")
-    assert [s.metric for s in found.scores] == ["trace", "params"]
-    assert found.scores[1].mean.tolist() == list(range(len(written)))
+    assert found.scores.metrics == ("trace", "params")
+    assert found.scores["params"].tolist() == list(range(len(written)))
 
 
-def test_only_a_sample(store: Store, table: Table) -> None:
+def test_only_a_sample(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean)
     found = relate(store, table, "acc", only=archs(table)[5:15])
     assert found.rows == tuple(range(5, 15))
 
 
-def test_seeds_are_averaged_and_their_spread_told(store: Store, table: Table) -> None:
+def test_seeds_are_averaged_and_their_spread_told(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean if seed else -mean, seeds=2)
     found = relate(store, table, "acc")
-    assert not found.scores[0].mean.any()
+    assert not found.scores["trace"].any()
     assert found.agreements()["trace"].spearman is None
-    each = spearman(found.scores[0].by_draw[1, "d00d"], found.target)
+    each = spearman(found.scores.each("trace")[1], found.target)
     assert each is not None
     assert found.spread("trace") == pytest.approx(abs(each) * math.sqrt(2))
 
 
-def test_undefined_and_infinite_values(store: Store, table: Table) -> None:
+def test_undefined_and_infinite_values(store: Store, table: CompactTable) -> None:
     fill(store, table, "kappa", lambda mean, seed: math.inf if mean < 20 else 100 - mean, flag="f")
     fill(store, table, "naswot", lambda mean, seed: None if mean < 20 else mean, flag="why")
     found = relate(store, table, "acc").agreements()
@@ -101,13 +101,13 @@ def test_undefined_and_infinite_values(store: Store, table: Table) -> None:
     assert 0 < found["naswot"].undefined == table.length - found["naswot"].used
 
 
-def test_one_value_without_a_number_takes_the_mean_away(store: Store, table: Table) -> None:
+def test_one_value_without_a_number_takes_the_mean_away(store: Store, table: CompactTable) -> None:
     fill(store, table, "naswot", lambda mean, seed: None if mean < 20 and seed else mean, seeds=2, flag="why")
     found = relate(store, table, "acc").agreements()["naswot"]
     assert 0 < found.undefined == table.length - found.used
 
 
-def test_kinds_of_scores_are_not_mixed(store: Store, table: Table) -> None:
+def test_kinds_of_scores_are_not_mixed(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean, cells=5, channels=4)
     fill(store, table, "trace", lambda mean, seed: -mean, cells=1, channels=4)
     with pytest.raises(InputError, match="several scores of trace, with cells = 1, 5: choose with --where cells=5"):
@@ -122,13 +122,13 @@ def test_kinds_of_scores_are_not_mixed(store: Store, table: Table) -> None:
         relate(store, table, "acc", where={"cels": "3"})
 
 
-def test_only_the_newest_version_of_a_metric(store: Store, table: Table) -> None:
+def test_only_the_newest_version_of_a_metric(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean)
     store.put(Evaluation(e.architecture, "trace", 1.0, 0, data=e.data, version=2) for e in list(store.evaluations()))
-    assert set(relate(store, table, "acc").scores[0].mean) == {1.0}
+    assert set(relate(store, table, "acc").scores["trace"]) == {1.0}
 
 
-def test_wrong_stores(store: Store, table: Table) -> None:
+def test_wrong_stores(store: Store, table: CompactTable) -> None:
     with pytest.raises(InputError, match="the store has no scores of nb201: it has no scores"):
         relate(store, table, "acc")
     store.put([Evaluation(archs(table)[0], "params", 1.0, 0)])
@@ -139,7 +139,7 @@ def test_wrong_stores(store: Store, table: Table) -> None:
         relate(store, table, "acc", metrics=["kapa"])
 
 
-def bounded(store: Store, table: Table) -> Relation:
+def bounded(store: Store, table: CompactTable) -> Relation:
     """An accuracy that falls with |M² − ν| and with κ: what Corollary 2 describes."""
     rng = np.random.default_rng(1)
     M = dict(zip(fill(store, table, "knas", lambda mean, seed: mean), rng.uniform(1, 3, N), strict=False))
@@ -148,9 +148,9 @@ def bounded(store: Store, table: Table) -> Relation:
     return relate(store, table, "acc", metrics=["trace", "kappa"])
 
 
-def test_bounds_and_their_ablations(store: Store, table: Table) -> None:
+def test_bounds_and_their_ablations(store: Store, table: CompactTable) -> None:
     found = bounded(store, table)
-    M = found.scores[0].mean
+    M = found.scores["trace"]
     assert [row.bound for row in found.bounds()] == ["realisable", "trade_off", "kappa", "non_realisable"]
     target = -np.abs(M**2 - np.quantile(M**2, 0.5))
     rows = {row.bound: row for row in Relation(found.rows, found.networks, target, found.scores).bounds()}
@@ -164,7 +164,7 @@ def test_bounds_and_their_ablations(store: Store, table: Table) -> None:
     assert rows["realisable"].trade_off is None
 
 
-def test_bounds_fitted_to_another_column_do_not_see_the_target(store: Store, table: Table) -> None:
+def test_bounds_fitted_to_another_column_do_not_see_the_target(store: Store, table: CompactTable) -> None:
     found = bounded(store, table)
     fit = np.arange(len(found.rows), dtype=float)
     first = found.bounds(fit)
@@ -173,6 +173,6 @@ def test_bounds_fitted_to_another_column_do_not_see_the_target(store: Store, tab
     assert [row.spearman for row in first] != [row.spearman for row in other]
 
 
-def test_without_kappa_only_the_bounds_that_need_none(store: Store, table: Table) -> None:
+def test_without_kappa_only_the_bounds_that_need_none(store: Store, table: CompactTable) -> None:
     fill(store, table, "trace", lambda mean, seed: mean + 1)
     assert [row.bound for row in relate(store, table, "acc").bounds()] == ["realisable", "trade_off"]

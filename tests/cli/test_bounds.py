@@ -1,11 +1,11 @@
 import pytest
 
-from initio.cli.bounds import Bounds
+from initio.cli.bounds import BoundsCommand
 from initio.errors import InputError
 
 
 def test_prints_value_bounds_constants_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
-    Bounds("mlp:relu,tanh,relu;skips=1", data="digits", batch_size=32, width=64).run()
+    BoundsCommand("mlp:relu,tanh,relu;skips=1", data="digits", batch_size=32, width=64).run()
     text = capsys.readouterr().out
     for part in ("λ_min, infinite width", "mean diagonal", "Theorem 1", "Theorem 2", "Theorem 3", "Schur", "μ1"):
         assert part in text
@@ -16,4 +16,4 @@ def test_prints_value_bounds_constants_and_assumptions(capsys: pytest.CaptureFix
 
 def test_only_mlps_have_these_bounds() -> None:
     with pytest.raises(InputError, match="the bounds hold for mlp architectures"):
-        Bounds("darts_v2").run()
+        BoundsCommand("darts_v2").run()

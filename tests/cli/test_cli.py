@@ -1,15 +1,21 @@
 """The command line as a user meets it: what it prints, how it ends, what it leaves behind."""
 
+import argparse
 import dataclasses
 import json
+import os
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from initio import Architecture, SearchResult, from_json, to_json
-from initio.cli import COMMANDS, load_command, main, parser
+from initio.cli import COMMANDS, all_commands, main
+from initio.cli.options import parser
 from initio.spaces import NB201, SPACES
 
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
@@ -38,23 +44,23 @@ def test_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(capsys) == out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_every_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, name, "--help")
+@pytest.mark.parametrize(("prog", "command"), list(all_commands()))
+def test_every_command_explains_every_option(prog: str, command: type[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, *prog.split()[1:], "--help")
     assert "--config" in out
-    help_of = {action.dest: action.help for action in parser(name)._actions}
-    for field in dataclasses.fields(load_command(name)):
-        assert help_of[field.name], f"{name} --{field.name} has no help"
+    explained = {action.dest for action in parser(command)._actions if action.help not in ("", argparse.SUPPRESS)}
+    for field in dataclasses.fields(command):
+        assert field.name in explained, f"{prog} --{field.name} has no help"
+    assert command.run.__doc__
 
 
-def test_start_up_does_not_import_torch() -> None:
-    code = "import sys, initio.cli; initio.cli.main(['--help']); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+LIGHT = [["spaces"], ["sample", "darts", "-n", "2"], ["show", CELL], ["--help"]]
+LIGHT += [[*prog.split()[1:], "--help"] for prog, _ in all_commands()]
 
 
-@pytest.mark.parametrize("argv", [["spaces"], ["sample", "darts", "-n", "2"], ["show", CELL]])
-def test_looking_at_architectures_does_not_import_torch(argv: list[str]) -> None:
-    code = f"import sys, initio.cli; assert initio.cli.main({argv}) == 0; assert 'torch' not in sys.modules"
+def test_start_up_and_looking_at_architectures_do_not_import_torch() -> None:
+    code = f"import sys, initio.cli\nfor argv in {LIGHT}:\n  assert initio.cli.main(argv) == 0\n"
+    code += "  assert 'torch' not in sys.modules, argv"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -104,11 +110,20 @@ def test_show_reads_files_and_run_folders(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_config_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "sample.yaml"
-    config.write_text(run(capsys, "sample", "nb201", "--count", "3", "--seed", "4", "--print_config"))
+    config = tmp_path / "sample.toml"
+    config.write_text(run(capsys, "sample", "nb201", "--count", "3", "--seed", "4", "--print-config"))
     expected = run(capsys, "sample", "nb201", "-n", "3", "--seed", "4")
     assert run(capsys, "sample", "--config", str(config)) == expected
     assert run(capsys, "sample", "--config", str(config), "--seed", "5") != expected
+
+
+def test_env_says_what_results_depend_on(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = json.loads(run(capsys, "env", "--json"))
+    assert facts["torch"] == version("torch")
+    assert "the compiled kernels are" in facts["kernels"]
+    assert facts["runs"].startswith(str(Path.cwd() / "runs"))
+    assert re.fullmatch(r"[0-9.]+ [GM]B", facts["memory"])
+    assert all(f"{name} " in run(capsys, "env") for name in facts)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +131,12 @@ def test_config_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["shw"], "there is no command 'shw': did you mean 'show'?"),
         (["sample", "nb202"], "there is no search space 'nb202': did you mean 'nb201'?"),
-        (["sample"], "missing space"),
-        (["sample", "nb201", "-n", "many"], "--count: expected a value of type int, got many"),
+        (["sample"], "missing space: name of the search space; `initio spaces` lists them (see initio sample --help)"),
+        (["sample", "nb201", "-n", "many"], "--count: expected a whole number, got 'many' (see initio sample --help)"),
         (["sample", "nb201", "-n", "0"], "--count must be at least 1, not 0"),
-        (["sample", "nb201", "--sed", "1"], "--sed"),
-        (["sample", "nb201", "--config", "missing.yaml"], "missing.yaml"),
+        (["sample", "nb201", "--sed", "1"], "--sed is not an option of initio sample: did you mean --seed? (see"),
+        (["store", "inof"], "initio store does one of info, diff, add, pack, not 'inof' (see initio store --help)"),
+        (["sample", "nb201", "--config", "missing.toml"], "missing.toml"),
         (["show", "|nor_conv_9x9~0|"], "an nb201 cell has 3 nodes joined by '+'"),
         (["show", CELL.replace("nor_conv_3x3", "nor_conv_9x9")], "unknown operation 'nor_conv_9x9'"),
         (["show", "resnet"], "'resnet' is not an architecture"),
@@ -137,33 +153,57 @@ def test_mistakes_get_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", ["seed: [1, 2]", "seed: {", "colour: red", "\x00\x01", "- 1\n- 2"])
+@pytest.mark.parametrize("content", ["seed = [1, 2]", "seed = {", "colour = 'red'", "\x00\x01", "[sample]\nseed = 1"])
 def test_an_unreadable_config_gets_one_sentence(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = tmp_path / "bad.yaml"
+    config = tmp_path / "bad.toml"
     config.write_text(content)
     assert str(config) in fail(capsys, "sample", "nb201", "--config", str(config))
 
 
 def test_a_good_config_is_not_blamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "good.yaml"
-    config.write_text("seed: 3")
-    assert "good.yaml" not in fail(capsys, "sample", "nb201", "-nmany", "--config", str(config))
+    config = tmp_path / "good.toml"
+    config.write_text("seed = 3")
+    assert "good.toml" not in fail(capsys, "sample", "nb201", "-nmany", "--config", str(config))
 
 
 def test_damaged_files_get_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "newer.json").write_text('{"initio": "architecture", "version": 2}')
+    (tmp_path / "newer.json").write_text('{"initio": "architecture", "version": 99}')
     assert "is not a text file" in fail(capsys, "show", str(tmp_path / "binary"))
-    assert "format version 2" in fail(capsys, "show", str(tmp_path / "newer.json"))
+    assert "format version 99" in fail(capsys, "show", str(tmp_path / "newer.json"))
     assert "is not a run" in fail(capsys, "show", str(tmp_path))
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f"{sys.executable} -m initio sample nb201 -n 3000 | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
     assert done.stderr == ""
+
+
+def test_an_error_that_nobody_reads_ends_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "initio", "shw"], stderr=writing, stdout=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_terminal_without_greek_letters_shows_question_marks() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "initio", "metrics", "kappa"],
+        env=os.environ | {"PYTHONIOENCODING": "cp1252"}, capture_output=True, check=True,
+    )  # fmt: skip
+    assert b"?" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "long " * 1000, "\u202eright to left", "\udcff"])
+def test_what_a_user_names_is_shown_on_one_bounded_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = fail(capsys, "show", name + "|")
+    assert said[:-1].isprintable()
+    assert len(said) < 700
 
 
 def test_a_published_cell_outside_darts_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,13 +219,13 @@ def test_a_run_that_chose_nothing_gets_one_sentence(tmp_path: Path, capsys: pyte
 
 
 def test_a_binary_config_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "bad.yaml").write_bytes(b"\x7fELF\xff\xfe")
-    assert "is not a text file" in fail(capsys, "sample", "nb201", "--config", str(tmp_path / "bad.yaml"))
+    (tmp_path / "bad.toml").write_bytes(b"\x7fELF\xff\xfe")
+    assert "is not a text file" in fail(capsys, "sample", "nb201", "--config", str(tmp_path / "bad.toml"))
 
 
 def test_what_is_typed_beats_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "sample.yaml"
-    config.write_text("space: nb101\nseed: 3\n")
+    config = tmp_path / "sample.toml"
+    config.write_text("space = 'nb101'\nseed = 3\n")
     typed = run(capsys, "sample", "nb201", "--seed", "1")
     assert run(capsys, "sample", "nb201", "--seed", "1", "--config", str(config)) == typed
     assert run(capsys, "sample", "--config", str(config), "nb201", "--seed", "1") == typed

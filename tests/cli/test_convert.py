@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from initio.cli import COMMANDS, main
-from initio.tables import open_benchmark
+from initio.tables import open_table
 from tests.tables.files import cells101, nats_folder, tfrecord
 
 
@@ -20,14 +20,14 @@ def test_a_file_becomes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out
     assert printed.startswith("NAS-Bench-101: 3 rows, columns n_vertices, adj_bits, ops, hash64, params, test_acc_108")
     assert printed.endswith(f"wrote {out}\n")
-    assert len(open_benchmark(str(out)).architectures or ()) == 3
+    assert len(open_table(str(out)).architectures or ()) == 3
 
 
 def test_the_name_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     nats_folder(tmp_path / "NATS-tss-v1_0-3ffb9-simple")
     assert main(["convert", "NATS-tss-v1_0-3ffb9-simple"]) == 0
-    assert open_benchmark("NATS-tss-v1_0-3ffb9-simple.npz").space.name == "nb201"
+    assert open_table("NATS-tss-v1_0-3ffb9-simple.npz").space.name == "nb201"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import torch
 
 from initio import SearchResult, build, to_json
 from initio.cli import main
-from initio.cli.export import Export
-from initio.networks.export import FORMATS
+from initio.cli.export import ExportCommand
 from initio.spaces import NB201
+from initio.spaces.exports import FORMATS
 
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
 
@@ -27,7 +27,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def test_the_formats_are_those_of_the_library() -> None:
-    assert get_type_hints(Export)["format"].__args__ == tuple(FORMATS)
+    assert get_type_hints(ExportCommand)["format"].__args__ == tuple(FORMATS)
 
 
 def test_a_run_becomes_a_program(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

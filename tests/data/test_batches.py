@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from initio.data import Dataset, Noise, load, noise
 from initio.data import statistics as statistics_module
-from initio.data.arrays import dataset, part
+from initio.data.arrays import dataset, labelled
 from initio.data.resize import resize
 from initio.errors import InputError
 from initio.records import Batch, from_json, to_json
@@ -20,8 +20,8 @@ from tests.data.formats import images, labels
 
 def toy(split: str = "train") -> Dataset:
     parts = {
-        "train": part(images(30, 3, 8, 8), labels(30), "toy"),
-        "test": part(images(12, 3, 8, 8, seed=5) // 2, labels(12, seed=5), "toy"),
+        "train": labelled(images(30, 3, 8, 8), labels(30), "toy"),
+        "test": labelled(images(12, 3, 8, 8, seed=5) // 2, labels(12, seed=5), "toy"),
     }
     return dataset("toy", split, parts)
 
@@ -175,7 +175,7 @@ def test_statistics_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_constant_feature_becomes_zero_and_invents_nothing() -> None:
     x = np.column_stack([np.full(9, 0.1), np.arange(9)]).astype(np.float32)
-    data = dataset("features", "train", {"train": part(x, labels(9), "features")})
+    data = dataset("features", "train", {"train": labelled(x, labels(9), "features")})
     assert data.std[0] == 1.0
     drawn, _ = data.arrays()
     assert (drawn[:, 0] == 0).all()
@@ -209,7 +209,7 @@ def test_wrong_wishes(call: object, text: str) -> None:
 
 
 def test_features_have_no_pixels() -> None:
-    data = dataset("features", "train", {"train": part(np.eye(4), labels(4, 2), "features")})
+    data = dataset("features", "train", {"train": labelled(np.eye(4), labels(4, 2), "features")})
     with pytest.raises(InputError, match="features has features, not images"):
         data.batch(2, pixels=4)
 
@@ -217,6 +217,31 @@ def test_features_have_no_pixels() -> None:
 def test_a_test_value_that_overflows_is_named() -> None:
     train = np.full((4, 1), 1e-30) * np.array([[1.0], [2.0], [3.0], [4.0]])
     far = np.array([[0.0], [1e30]])
-    parts = {"train": part(train, labels(4, 2), "far"), "test": part(far, labels(2, 2), "far")}
+    parts = {"train": labelled(train, labels(4, 2), "far"), "test": labelled(far, labels(2, 2), "far")}
     with pytest.raises(InputError, match="sample 1 of far test is infinite"):
         dataset("far", "test", parts).batch(2)
+
+
+class Pictures:
+    """Images that are read one by one, the last of another size."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.full((3, 4, 5 if index == 5 else 4), index, dtype=np.uint8)
+
+    def where(self, index: int) -> str:
+        return f"{index}.png"
+
+
+def test_arrays_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Dataset("pictures", Pictures(), np.arange(6) % 2, classes=2)
+    whole, _ = data.arrays(np.arange(5))
+    monkeypatch.setattr("initio.data.dataset.CHUNK", 2)
+    x, y = data.arrays(np.array([4, 0, 3, 1, 2]))
+    assert np.array_equal(x, whole[[4, 0, 3, 1, 2]])
+    assert y.tolist() == [0, 0, 1, 1, 0]
+    monkeypatch.setattr("initio.data.dataset.CHUNK", 5)
+    with pytest.raises(InputError, match=r"5.png has 4x5 pixels and 0.png has 4x4: state one size for all"):
+        data.arrays()

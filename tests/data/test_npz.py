@@ -126,8 +126,14 @@ def test_bad_npz_files(tmp_path: Path) -> None:
         load(str(path))
     np.save(tmp_path / "one.npy", X)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
-    with pytest.raises(InputError, match=r"is a single array, not an \.npz archive"):
+    with pytest.raises(InputError, match=r"one.npz is not an \.npz archive: save it by numpy.savez"):
         load(str(tmp_path / "one.npz"))
     (tmp_path / "code.npz").write_bytes(pickle.dumps(os.getcwd))
-    with pytest.raises(InputError, match="holds Python objects"):
+    with pytest.raises(InputError, match=r"code.npz is not an \.npz archive"):
         load(str(tmp_path / "code.npz"))
+    np.savez(tmp_path / "objects.npz", x=np.array([os.getcwd]), y=[0])
+    with pytest.raises(InputError, match="x in .*objects.npz cannot be read: it holds Python objects"):
+        load(str(tmp_path / "objects.npz"))
+    os.mkfifo(tmp_path / "pipe.npz")
+    with pytest.raises(InputError, match="pipe.npz is not a plain file"):
+        load(str(tmp_path / "pipe.npz"))

@@ -11,8 +11,9 @@ from initio import Evaluation, InputError
 from initio.cli import main
 from initio.records import settings
 from initio.runs.compare import Outcome, Setup, _mean_std, curves, mean_curve, run_all, run_one, summarise
+from initio.scores.read import read_table
 from initio.scores.store import Store
-from initio.scores.table import pool_scores, read_values
+from initio.scores.table import ScoreTable
 from initio.searches import Budget, RandomSearch, RegularisedEvolution, ZeroCost
 from initio.spaces import NB201
 
@@ -61,10 +62,9 @@ def test_every_seed_has_scores_of_some_draw(setup: Setup, folder: Path) -> None:
     """The first seeds take one draw each; later ones, for each metric, one of the draws, always the same."""
     assert setup.draws == 2
     with Store(folder / "scores.db", read_only=True) as store:
-        values = read_values(store, NB201)
-    (trace,) = values
-    changed = replace(trace, of={(arch, draw): float(trace.draws.index(draw)) for arch, draw in trace.of})
-    taken = [pool_scores([changed], NB201, draw=seed)["trace"] for seed in range(12)]
+        table = read_table(store, NB201)
+    numbered = ScoreTable.of(table.architectures, {"trace": [[draw] * len(table) for draw in range(2)]})
+    taken = [numbered.draw(seed)["trace"] for seed in range(12)]
     assert [int(column[0]) for column in taken[:2]] == [0, 1]
     assert {int(column[0]) for column in taken[2:]} == {0, 1}
     assert all(len(set(column)) == 1 for column in taken)  # a column is one draw

@@ -9,7 +9,7 @@ import pytest
 
 from initio import InputError
 from initio.records import Architecture, Observation, Query, SearchResult, Settings, from_json, to_json
-from initio.searches import QUERY_SEARCHES, Budget, RandomSearch, RegularisedEvolution, Scores, Task, run_queries
+from initio.searches import QUERY_SEARCHES, Budget, RandomSearch, RegularisedEvolution, ScoreTable, Task, run_queries
 from initio.searches.queries import REPEATS, Evaluate, Proposals, QuerySearch
 from initio.spaces import NB101, NB201
 
@@ -209,7 +209,7 @@ def test_a_method_that_needs_scores_says_so() -> None:
     with pytest.raises(InputError, match="hnas ranks architectures by their scores: give it a store of scores"):
         Task(NB201, Budget(queries=1)).known_scores("hnas")
     with pytest.raises(InputError, match="give it a store of scores"):
-        Task(NB201, Budget(queries=1), scores=Scores.of([], {})).known_scores("hnas")
+        Task(NB201, Budget(queries=1), scores=ScoreTable.of([], {})).known_scores("hnas")
 
 
 def test_a_pool_of_one() -> None:

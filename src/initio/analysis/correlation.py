@@ -38,11 +38,12 @@ def agreement(score: np.ndarray, target: np.ndarray, *, higher_is_better: bool =
     known = ~np.isnan(target)
     both = known & ~np.isnan(score)
     s, t = score[both], target[both]
+    better = s if higher_is_better else -s
     return Agreement(
         spearman=spearman(s, t),
         kendall=kendall(s, t),
-        regret=top_k_regret(s if higher_is_better else -s, t, k),
-        ndcg=ndcg(s if higher_is_better else -s, t, k),
+        regret=top_k_regret(better, t, k),
+        ndcg=ndcg(better, t, k),
         used=int(both.sum()),
         undefined=int((known & ~both).sum()),
     )
@@ -55,7 +56,30 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float | None:
     0.5
     """
     a, b = _pair(a, b)
-    return None if len(a) < 2 else _pearson(ranks(a), ranks(b))
+    if len(a) < 2:
+        return None
+    return _pearson(ranks(a), ranks(b))
+
+
+class SpearmanWith:
+    """Spearman with one target, whose ranks are found once; NaN on either side is left out.
+
+    >>> SpearmanWith(np.array([10.0, 30.0, 20.0]))(np.array([1.0, np.nan, 2.0]))
+    1.0
+    """
+
+    def __init__(self, target: np.ndarray) -> None:
+        self.target = target
+        self._known = np.zeros(0, dtype=bool)
+
+    def __call__(self, values: np.ndarray) -> float | None:
+        """ρ, or None where it does not exist."""
+        known = ~np.isnan(values) & ~np.isnan(self.target)
+        if not np.array_equal(known, self._known):
+            self._known, self._ranks = known, ranks(self.target[known])
+        if len(self._ranks) < 2:
+            return None
+        return _pearson(ranks(values[known]), self._ranks)
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -110,7 +134,7 @@ def top_k_regret(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
 
 def _expected_best(certain: np.ndarray, tied: np.ndarray, drawn: int) -> float:
     """E max of `certain` and of `drawn` ones among `tied` (descending), drawn without replacement."""
-    floor = float(certain.max()) if len(certain) else -math.inf
+    floor = float(certain.max(initial=-math.inf))
     n = len(tied)
     total, none_so_far = 0.0, 1.0  # the probability that none of the first j is drawn
     for j, value in enumerate(tied.tolist()):
@@ -119,7 +143,9 @@ def _expected_best(certain: np.ndarray, tied: np.ndarray, drawn: int) -> float:
         next_none = none_so_far * max(0, n - j - drawn) / (n - j)
         total += (none_so_far - next_none) * value
         none_so_far = next_none
-    return total + none_so_far * floor if none_so_far > 0 else total
+    if none_so_far > 0:  # else 0 · −∞ would be no number
+        total += none_so_far * floor
+    return total
 
 
 def ndcg(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
@@ -133,9 +159,9 @@ def ndcg(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
     """
     score, target = _pair(score, target)
     k = _checked(k, len(score))
-    low, high = (float(target.min()), float(target.max())) if k else (0.0, 0.0)
-    if low == high:
+    if k == 0 or (target == target[0]).all():
         return None
+    low, high = float(target.min()), float(target.max())
     gain = (target - low) / (high - low)
     discount = np.zeros(len(gain))
     discount[:k] = 1 / np.log2(np.arange(k) + 2)

@@ -6,9 +6,9 @@ width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_m
 remarks:
 
 - Theorem 1's lower bound grows like N/d. That is λ_min of the d x d covariance times N; the N x N matrix XXᵀ has rank
-  d, so for N > d the step from one to the other needs more. `Bounds.schur` is what the argument gives without that
+  d, so for N > d the step from one to the other needs more. `EigenBounds.schur` is what the argument gives without that
   step: λ_min(P ∘ Q) ≥ λ_min(P) minᵢ Qᵢᵢ (Schur) on each summand of the lemma, with the true λ_min(A^(l)).
-- Its upper bound is the mean diagonal, bounded, times N/d. `Bounds.mean_diagonal` is that mean itself, without N/d.
+- Its upper bound is the mean diagonal, bounded, times N/d. `EigenBounds.mean_diagonal` is that mean, without N/d.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from initio.errors import InputError
-from initio.kernels.infinite import ETA, GAIN, Smallest, dual, finite_ntk, ntk, smallest_eigenvalue
+from initio.kernels.infinite import ETA, GAIN, dual, finite_ntk, ntk
 from initio.kernels.infinite.finite import activation
 from initio.kernels.infinite.recursion import advance, as_inputs, first_diagonal
+from initio.kernels.spectrum import Spectrum
 
 Q, POINTS = (1e-12, 1e8), 300  # the variances over which suprema are taken, and points of a grid on them
 
@@ -99,18 +100,18 @@ class Assumption:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class EigenBounds:
     """λ_min of the limiting kernel with everything the paper says about it."""
 
-    smallest: Smallest
+    spectrum: Spectrum
     mean_diagonal: float
     frobenius: float
     theorem_1: tuple[float, float]  # lower, upper
     schur: float
-    finite: Smallest  # of one network of width `width`
+    finite: Spectrum  # of one network of width `width`
     width: int
     theorem_2: tuple[float, float]
-    theorem_3: float | None  # None when λ_min is zero
+    theorem_3: float | None  # None when λ_min cannot be told from zero
     theorem_3_labels: float | None  # the same with yᵀK⁻¹y in place of its bound yᵀy/λ_min
     table: tuple[tuple[str, Constants], ...]
     assumptions: tuple[Assumption, ...]
@@ -128,7 +129,7 @@ def eigen_bounds(
     seed: int = 0,
     unit_norm: bool = True,
     eta: float = ETA,
-) -> Bounds:
+) -> EigenBounds:
     """All bounds for one architecture on N inputs x with labels y of −1 and 1.
 
     With `unit_norm`, inputs are divided by their norms first, as Assumption 1 wants; the assumptions are judged on the
@@ -141,26 +142,32 @@ def eigen_bounds(
     if labels.shape != (len(given),) or not set(labels.tolist()) <= {-1.0, 1.0}:
         raise InputError("theorem 3 needs one label of -1 or 1 for each input")
     norms = given.norm(dim=1, keepdim=True)
-    if unit_norm and bool((norms == 0).any()):
-        raise InputError(f"input {int((norms == 0).nonzero()[0, 0])} is zero and cannot be scaled to norm 1")
-    inputs = given / norms if unit_norm else given
+    inputs = given
+    if unit_norm:
+        if bool((norms == 0).any()):
+            raise InputError(f"input {int((norms == 0).nonzero()[0, 0])} is zero and cannot be scaled to norm 1")
+        inputs = given / norms
     N, d = inputs.shape
     depth = len(activations) + 1
     kernel = ntk(inputs, activations, skips, eta=eta)
-    smallest = smallest_eigenvalue(kernel.ntk)
     finite = finite_ntk(inputs, activations, skips, width=width, seed=seed, eta=eta, dtype=torch.float64)
     table = [constants(name, depth, eta) for name in activations]
-    return Bounds(
-        smallest=smallest,
+    risk = risk_with_labels = None
+    if not kernel.spectrum.singular:
+        risk = theorem_3(table, kernel.spectrum.lambda_min, 1.0, N, delta)
+        energy = float(labels @ torch.linalg.solve(kernel.ntk, labels)) / N  # in place of its bound yᵀy / (λ_min N)
+        risk_with_labels = theorem_3(table, 1.0, energy, N, delta)
+    return EigenBounds(
+        spectrum=kernel.spectrum,
         mean_diagonal=float(kernel.ntk.diagonal().mean()),
         frobenius=float(kernel.ntk.norm()),
         theorem_1=theorem_1(table, skips, N / d),
         schur=schur_bound(inputs, activations, skips, eta),
-        finite=smallest_eigenvalue(finite.ntk),
+        finite=finite.spectrum,
         width=width,
         theorem_2=theorem_2(table, skips, N / d),
-        theorem_3=theorem_3(table, smallest.value, 1.0, N, delta),
-        theorem_3_labels=_theorem_3_labels(table, kernel.ntk, smallest, labels, delta),
+        theorem_3=risk,
+        theorem_3_labels=risk_with_labels,
         table=tuple(sorted(dict(zip(activations, table, strict=True)).items())),
         assumptions=judge(given, depth),
         flags=kernel.flags,
@@ -183,10 +190,11 @@ def theorem_1(table: Sequence[Constants], skips: Sequence[int], ratio: float) ->
     for p in range(3, L + 1):
         lower *= sigma[p - 1].beta_3 + alpha[p - 2]
     upper = 0.0
+    beta_1 = [1.0, *(c.beta_1 for c in table)]
     for layer in range(1, L + 1):
-        term = sigma[layer - 1].beta_1 if layer > 1 else 1.0
+        term = beta_1[layer - 1]
         for p in range(2, layer):
-            term *= sigma[p - 1].beta_1 + alpha[p - 2]
+            term *= beta_1[p - 1] + alpha[p - 2]
         for p in range(layer + 1, L + 1):
             term *= sigma[p - 1].beta_2 + alpha[p - 2]
         upper += ratio * term
@@ -203,24 +211,11 @@ def theorem_2(table: Sequence[Constants], skips: Sequence[int], ratio: float) ->
     return lower, upper
 
 
-def theorem_3(
-    table: Sequence[Constants], smallest: float | None, mean_square: float, N: int, delta: float
-) -> float | None:
+def theorem_3(table: Sequence[Constants], smallest: float, mean_square: float, N: int, delta: float) -> float:
     """C₂ √(yᵀy / (λ_min N)) + √(log(1/δ)/N), C₂ = √L (3 Lip + 1)^(L−1); `mean_square` is yᵀy/N."""
-    if smallest is None:
-        return None
     L = len(table) + 1
     C2 = math.sqrt(L) * (3 * max(c.lipschitz for c in table) + 1) ** (L - 1)
     return C2 * math.sqrt(mean_square / smallest) + math.sqrt(math.log(1 / delta) / N)
-
-
-def _theorem_3_labels(
-    table: Sequence[Constants], K: Tensor, smallest: Smallest, y: Tensor, delta: float
-) -> float | None:
-    if smallest.value is None:
-        return None
-    energy = float(y @ torch.linalg.solve(K, y)) / len(y)
-    return theorem_3(table, 1.0, energy, len(y), delta)
 
 
 def schur_bound(x: Tensor, activations: Sequence[str], skips: Sequence[int], eta: float = ETA) -> float:
@@ -235,8 +230,8 @@ def schur_bound(x: Tensor, activations: Sequence[str], skips: Sequence[int], eta
     total = 0.0
     for layer, front in enumerate(fronts):
         product = torch.ones(len(x), dtype=torch.float64)
-        for number, (dot, skip) in enumerate(factors[layer:]):
-            product = product * (dot if number == 0 else dot + skip)
+        for number, (dot, skip) in enumerate(factors[layer:], start=layer):
+            product = product * (dot + skip * (number > layer))  # a skip leads past later layers, not past this one
         total += max(0.0, float(torch.linalg.eigvalsh(front)[0])) * float(product.min())
     return total
 

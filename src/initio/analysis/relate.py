@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from initio.analysis.correlation import Agreement, agreement, correlations, kendall, spearman
-from initio.analysis.hnas_bounds import BOUNDS, Bound, TradeOff, best_trade_off, bound
+from initio.analysis.correlation import Agreement, SpearmanWith, agreement, correlations, kendall, spearman
+from initio.analysis.hnas_bounds import BOUNDS, FITTED, Bound, TradeOff, best_trade_off, bound
 from initio.errors import InputError
-from initio.metrics import METRICS
+from initio.metrics import get_metric
 from initio.records import Architecture
-from initio.scores.kinds import Draw, Kind, Values, choose, read
+from initio.scores.read import read_all
 from initio.scores.store import Store
-from initio.tables.compact import Row, Table
+from initio.scores.table import ScoreTable
+from initio.tables.compact import CompactTable
 
 GRADIENT_METRICS = ("grad", "grad_norm", "snip", "grasp", "trace")  # M of HNAS's bounds, where the store has them
-
-
-@dataclass(frozen=True)
-class Scores:
-    """One metric on the rows of a table; NaN where there is no value, which statistics leave out."""
-
-    metric: str
-    kind: Kind
-    by_draw: dict[Draw, np.ndarray] = field(repr=False)
-    undefined: int = 0  # rows that were scored and have no value
-
-    @cached_property
-    def mean(self) -> np.ndarray:
-        """Over the draws; an architecture that has no value in one of them has none at all."""
-        stacked = np.stack(list(self.by_draw.values()))
-        with np.errstate(invalid="ignore"):  # inf - inf
-            return np.asarray(stacked.mean(axis=0))
+NEVER = -2.0  # below any correlation
 
 
 @dataclass(frozen=True)
@@ -48,9 +32,6 @@ class BoundRow:
     trade_off: TradeOff | None  # the parameters, where the bound has any
 
 
-# --- their values on the rows of a table ------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Relation:
     """A table's rows that were scored: target, and scores in the same order."""
@@ -58,67 +39,60 @@ class Relation:
     rows: tuple[int, ...] = field(repr=False)
     networks: int  # different networks among them
     target: np.ndarray = field(repr=False)
-    scores: tuple[Scores, ...]
+    scores: ScoreTable
 
     def agreements(self, k: int = 10) -> dict[str, Agreement]:
         """Each metric's mean over draws against the target."""
         out = {}
-        for s in self.scores:
-            found = agreement(s.mean, self.target, higher_is_better=METRICS[s.metric].higher_is_better, k=k)
-            out[s.metric] = Agreement(**{**vars(found), "undefined": s.undefined})
+        for name in self.scores.metrics:
+            found = agreement(self.scores[name], self.target, higher_is_better=get_metric(name).higher_is_better, k=k)
+            out[name] = replace(found, undefined=self.scores.undefined(name))
         return out
 
     def spread(self, metric: str) -> float | None:
         """The standard deviation over draws of a metric's Spearman correlation with the target."""
-        values = [agreement(v, self.target).spearman for v in self._find(metric).by_draw.values()]
-        known = [value for value in values if value is not None]
-        return float(np.std(known, ddof=1)) if len(known) > 1 else None
+        rho = SpearmanWith(self.target)
+        known = [value for draw in self.scores.each(metric) if (value := rho(draw)) is not None]
+        if len(known) < 2:
+            return None
+        return float(np.std(known, ddof=1))
 
     def between(self) -> dict[tuple[str, str], float | None]:
         """Spearman between every two metrics."""
-        return correlations({s.metric: s.mean for s in self.scores})
+        return correlations({name: self.scores[name] for name in self.scores.metrics})
 
     def bounds(self, fit: np.ndarray | None = None, *, t: float = 1.0) -> list[BoundRow]:
         """HNAS's bounds for each gradient metric there is, with μ and ν fitted to `fit` (the target if not given).
 
         The bounds without parameters come from the same function, so the four rows of a metric are Table 6.
         """
-        kappas = [s.mean for s in self.scores if s.metric == "kappa"]
-        rows = []
-        for name in GRADIENT_METRICS:
-            for M in (s.mean for s in self.scores if s.metric == name):
-                for kind in BOUNDS if kappas else BOUNDS[:2]:
-                    rows.append(self._bound(name, kind, M, kappas[0] if kappas else None, fit, t))
-        return rows
+        kappa, kinds = None, BOUNDS[:2]
+        if "kappa" in self.scores.metrics:
+            kappa, kinds = self.scores["kappa"], BOUNDS
+        error = -(self.target if fit is None else fit)
+        present = [name for name in GRADIENT_METRICS if name in self.scores.metrics]
+        return [self._bound(name, kind, kappa, error, t) for name in present for kind in kinds]
 
-    def _bound(
-        self, metric: str, kind: Bound, M: np.ndarray, kappa: np.ndarray | None, fit: np.ndarray | None, t: float
-    ) -> BoundRow:
-        aim = self.target if fit is None else fit
-
-        def quality(values: np.ndarray) -> float:
-            known = ~np.isnan(values) & ~np.isnan(aim)
-            found = spearman(values[known], -aim[known])
-            return -2.0 if found is None else found
-
-        by = best_trade_off(kind, M, kappa, quality, t=t)
+    def _bound(self, metric: str, kind: Bound, kappa: np.ndarray | None, fit: np.ndarray, t: float) -> BoundRow:
+        M, closeness = self.scores[metric], SpearmanWith(fit)
+        by = best_trade_off(kind, M, kappa, lambda values: _or(closeness(values), NEVER), t=t)
         values = bound(kind, M, kappa, by)
+        fitted = kind in FITTED and closeness(values) is not None
         known = ~np.isnan(values) & ~np.isnan(self.target)
-        values, error = values[known], -self.target[known]
-        fitted = kind in ("trade_off", "non_realisable") and quality(bound(kind, M, kappa, by)) > -2
-        used = by if fitted else None
-        return BoundRow(metric, kind, spearman(values, error), kendall(values, error), used)
+        rho, tau = (f(values[known], -self.target[known]) for f in (spearman, kendall))
+        return BoundRow(metric, kind, rho, tau, by if fitted else None)
 
-    def _find(self, metric: str) -> Scores:
-        return next(s for s in self.scores if s.metric == metric)
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def relate(
     store: Store,
-    table: Table,
+    table: CompactTable,
     column: str,
     *,
-    where: dict[str, str] | None = None,
+    where: Mapping[str, str] | None = None,
     metrics: Iterable[str] = (),
     only: Iterable[Architecture] | None = None,
 ) -> Relation:
@@ -128,26 +102,15 @@ def relate(
     `only` leaves just these architectures, as written.
     """
     target = table.column(column)
-    kinds = choose(store.groups(), table.space, where or {}, metrics)
-    found = [read(store, kind) for kind in kinds]
-    networks = frozenset().union(*(values.architectures for values in found if not values.kind.is_cost))
-    if not networks:
+    scores = read_all(store, table.space, where=where, metrics=metrics)
+    if not scores.networks:
         raise InputError("only costs were asked for: add a metric of networks, which says whose costs are compared")
-    wanted = None if only is None else set(only)
-    rows = [row for row in table.rows(networks) if wanted is None or row[1] in wanted]
+    rows = list(table.rows(scores.networks))
+    if only is not None:
+        wanted = set(only)
+        rows = [row for row in rows if row[1] in wanted]
     if not rows:
         raise InputError(f"none of the scored architectures is in {table.path}")
-    scores = tuple(_scores(values, rows) for values in found)
-    numbers = tuple(row[0] for row in rows)
-    return Relation(numbers, len({row[2] for row in rows}), target[list(numbers)], scores)
-
-
-def _scores(values: Values, rows: Sequence[Row]) -> Scores:
-    of = [row[1] if values.kind.is_cost else row[2] for row in rows]
-    by_draw = {draw: np.array([_or_nan(values.of.get((arch, draw))) for arch in of]) for draw in values.draws}
-    undefined = sum(any(values.of.get((arch, draw), 0.0) is None for draw in values.draws) for arch in of)
-    return Scores(values.kind.metric, values.kind, by_draw, undefined)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
+    numbers = [number for number, _, _ in rows]
+    pairs = [(written, same) for _, written, same in rows]
+    return Relation(tuple(numbers), len({same for _, same in pairs}), target[numbers], scores.spread(pairs))

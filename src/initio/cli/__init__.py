@@ -1,26 +1,26 @@
 """The command line: one command a file, each a frozen dataclass whose fields are its options.
 
-jsonargparse derives from the fields the options, the help, `--config FILE` and `--print_config`. A command's module is
-imported when the command is called, so the overview needs neither torch nor anything else that is slow.
+`options.py` derives from the fields what can be typed, the help and `--config FILE`. A command is imported when
+it is called, so the overview needs neither torch nor anything else that is slow. The command of `initio score`
+is the class `ScoreCommand` in `score.py`; where a command has several verbs, as `initio store info` has, they are in
+the module's `VERBS`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
+import io
 import os
 import re
 import sys
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TextIO
 
+from initio.cli.units import columns
 from initio.errors import InputError, did_you_mean
 
-if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser
-
-COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class of that name in the module of that name
+COMMANDS: dict[str, str] = {  # name -> what it does
     "demo": "choose an architecture from noise, save the run, draw the cell",
     "spaces": "list the search spaces",
     "sample": "draw random architectures",
@@ -33,58 +33,66 @@ COMMANDS: dict[str, str] = {  # name -> what it does; the command is the class o
     "correlate": "compare scores with a benchmark's accuracies and with each other",
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
-    "store": "look into a store of scores, or compare two",
+    "store": "look into a store of scores, compare two, add or pack",
+    "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
-
-
-class Command(Protocol):
-    """What a command's class has: typed fields, and one verb that prints."""
-
-    def run(self) -> None:
-        """Does it; bad input raises `InputError`."""
+LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
+    if argv is None:
+        argv = sys.argv[1:]
+    _print_what_can_be_printed(sys.stdout)
     try:
-        return _main(list(sys.argv[1:] if argv is None else argv))
-    except InputError as error:
-        print(f"initio: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # the reader of our output is gone, as in `initio spaces | head -1`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        print(f"initio: {_os_error(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("initio: interrupted", file=sys.stderr)
-        return 130
-
-
-def _main(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(overview())
+        _run(list(argv))
+        sys.stdout.flush()
         return 0
-    if argv[0] == "--version":
+    except InputError as error:
+        return _end(str(error), 2)
+    except BrokenPipeError:  # the reader of our output is gone, as in `initio spaces | head -1`
+        return _end("", 0)
+    except OSError as error:
+        where = f" {error.filename!r}" * bool(error.filename)
+        return _end(f"cannot use the file{where}: {error.strerror or error}", 2)
+    except KeyboardInterrupt:
+        return _end("interrupted", 130)
+
+
+def _run(argv: list[str]) -> None:
+    first = [*argv, "--help"][0]
+    if first in ("-h", "--help", "help"):
+        print(overview())
+    elif first == "--version":
         from importlib.metadata import version
 
         print(f"initio {version('initio')}")
-        return 0
-    name = argv[0]
-    if name not in COMMANDS:
-        raise InputError(f"there is no command {name!r}: {did_you_mean(name, list(COMMANDS))}")
-    command = load_command(name)
-    values = _parse(parser(name), command, argv[1:])
-    if values is not None:
-        command(**values).run()
-        sys.stdout.flush()
-    return 0
+    elif first not in COMMANDS:
+        raise InputError(f"there is no command {first!r}: {did_you_mean(first, list(COMMANDS))}")
+    else:
+        _run_command(first, argv[1:])
+
+
+def _run_command(name: str, argv: list[str]) -> None:
+    from initio.cli.options import parse
+
+    verbs = load_verbs(name)
+    if "" in verbs:
+        command = parse(verbs[""], argv, f"initio {name}")
+    else:
+        verb = [*argv, "--help"][0]
+        if verb in ("-h", "--help"):
+            print(verbs_overview(name))
+            return
+        if verb not in verbs:
+            raise InputError(f"initio {name} does one of {', '.join(verbs)}, not {verb!r} (see initio {name} --help)")
+        command = parse(verbs[verb], argv[1:], f"initio {name} {verb}")
+    if command is not None:
+        command.run()
 
 
 def overview() -> str:
     """The text of `initio --help`."""
-    width = max(map(len, COMMANDS))
     return "\n".join(
         [
             "usage: initio COMMAND [options]",
@@ -92,169 +100,74 @@ def overview() -> str:
             "Finds good neural networks before any training, from gradients and the neural tangent kernel.",
             "",
             "commands:",
-            *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
+            columns(COMMANDS, indent="  "),
             "",
-            "initio COMMAND --help explains the options of a command; --config FILE reads them from YAML,",
-            "--print_config writes them. initio --version prints the version.",
+            "initio COMMAND --help explains the options of a command; --config FILE reads them from TOML,",
+            "--print-config writes them. initio --version prints the version.",
         ]
     )
 
 
-def load_command(name: str) -> type[Any]:
-    """The dataclass of a command."""
-    class_name = name.title().replace("-", "")
-    command: type[Any] = getattr(importlib.import_module(f"initio.cli.{name.replace('-', '_')}"), class_name)
-    return command
+def verbs_overview(name: str) -> str:
+    """The text of `initio store --help`, and of other commands that have verbs."""
+    from initio.cli.options import introduction
 
-
-def parser(name: str) -> ArgumentParser:
-    """The command's argument parser."""
-    from jsonargparse import ArgumentParser
-
-    class Parser(ArgumentParser):
-        def format_help(self, *args: Any) -> str:
-            return _hyphens(super().format_help(*args))
-
-    summary = COMMANDS[name]
-    made = Parser(prog=f"initio {name}", exit_on_error=False, description=summary[0].upper() + summary[1:] + ".")
-    made.add_argument("--config", action="config", help="Read options from this YAML file.")
-    made.add_class_arguments(load_command(name), as_positional=True)
-    return made
-
-
-def from_settings(name: str, values: dict[str, Any], where: str) -> Any:
-    """A command from saved settings, checked like typed ones."""
-    from argparse import ArgumentError
-
-    try:
-        namespace = parser(name).parse_object(values)
-    except (ArgumentError, TypeError, ValueError) as error:
-        raise InputError(_one_sentence(f"{where}: {error}", f"initio {name} --help")) from None
-    command = load_command(name)
-    return command(**{field.name: namespace[field.name] for field in dataclasses.fields(command)})
-
-
-def _parse(made: ArgumentParser, command: type[Any], argv: list[str]) -> dict[str, Any] | None:
-    """The options of the command, None when help or the configuration was printed instead."""
-    from argparse import ArgumentError
-
-    tokens = _normalised(command, argv)
-    try:
-        namespace = made.parse_args(tokens)
-    except ArgumentError as error:
-        where = _guilty_config(made, tokens, str(error))
-        raise InputError(_one_sentence(where + str(error), f"{made.prog} --help")) from None
-    except UnicodeDecodeError:
-        files = " or ".join(map(repr, _configs(tokens)))
-        raise InputError(f"the --config file {files} is not a text file (see {made.prog} --help)") from None
-    except SystemExit as stop:
-        if stop.code:
-            raise
-        return None
-    return {field.name: namespace[field.name] for field in dataclasses.fields(command)}
-
-
-def _normalised(command: type[Any], argv: list[str]) -> list[str]:
-    """Options as the parser knows them.
-
-    `--batch-size 8`, the `-n 5` or `-n5` of a command's SHORT, a bare `--json`, and a first word that stands for the
-    option named by the command's FIRST become what the parser wants to see.
-    """
-    hints = get_type_hints(command)
-    first: str | None = getattr(command, "FIRST", None)
-    if first and argv and not argv[0].startswith("-"):
-        argv = [f"--{first}={argv[0]}", *argv[1:]]
-    short: dict[str, str] = getattr(command, "SHORT", {})
-    flags = {f"--{field.name}" for field in dataclasses.fields(command) if hints[field.name] is bool}
-    argv = _joined(argv, getattr(command, "SEVERAL", ()))
-    tokens: list[str] = []
-    for place, token in enumerate(argv):
-        if token == "--":
-            return tokens + argv[place:]
-        if token[:2] in short and len(token) > 2:  # -n5, -n=5
-            token = f"{token[:2]}={token[2:].removeprefix('=')}"
-        if token.startswith("--") or token.partition("=")[0] in short:
-            option, equals, value = token.partition("=")
-            option = short.get(option) or "--" + option[2:].replace("-", "_")
-            bare = option in flags and not equals and argv[place + 1 : place + 2] not in (["true"], ["false"])
-            token = option + equals + value + ("=true" if bare else "")
-        tokens.append(token)
-    return _config_first(tokens)
-
-
-def _joined(argv: list[str], several: tuple[str, ...]) -> list[str]:
-    """`--search a b` and `--search a --search b` as `--search=a,b`, for the options that take several names.
-
-    >>> _joined(["nb201", "--search", "a", "b", "--seeds", "3", "--search=c"], ("search",))
-    ['nb201', '--search=a,b,c', '--seeds', '3']
-    """
-    out: list[str] = []
-    names: dict[str, list[str]] = {}
-    taking: list[str] | None = None
-    for token in argv:
-        option, equals, value = token.partition("=")
-        if option.startswith("--") and option[2:] in several:
-            out += [option] * (option not in names)  # once, where it was first
-            taking = names.setdefault(option, [])
-            taking += [value] * bool(equals)
-        elif taking is not None and not token.startswith("-"):
-            taking.append(token)
-        else:
-            taking = None
-            out.append(token)
-    return [f"{token}={','.join(names[token])}" if token in names else token for token in out]
-
-
-def _config_first(tokens: list[str]) -> list[str]:
-    """What is typed beats what a file says, wherever it stands."""
-    for place, token in enumerate(tokens):
-        if token == "--config" or token.startswith("--config="):
-            end = place + (2 if token == "--config" else 1)
-            return tokens[place:end] + _config_first(tokens[:place] + tokens[end:])
-    return tokens
-
-
-def _guilty_config(made: ArgumentParser, tokens: list[str], message: str) -> str:
-    """The name of the --config file that gives the same error on its own, to begin the sentence with."""
-    from argparse import ArgumentError
-
-    for path in _configs(tokens):
-        try:
-            made.parse_args([f"--config={path}"])
-        except ArgumentError as error:
-            if str(error) == message and path not in message:
-                return f"{path!r}: "
-    return ""
-
-
-def _configs(tokens: list[str]) -> list[str]:
-    """The files that --config names."""
-    pairs = pairwise([*tokens, ""])
-    return [a.partition("=")[2] or b for a, b in pairs if a == "--config" or a.startswith("--config=")]
-
-
-def _hyphens(text: str) -> str:
-    """Options are shown with hyphens; underscores work as well."""
-    return re.sub(r"--(?!print_config)\w+", lambda match: match[0].replace("_", "-"), text)
-
-
-def _one_sentence(message: str, help_command: str) -> str:
-    """jsonargparse's message in one line: which option, what was wrong, what would be right."""
-    text = " ".join(message.split())
-    text = re.sub(
-        r"Does not validate against any of the Union.*?Errors: - (.*?) - Expected a <class 'NoneType'>", r"\1", text
+    summaries = {verb: introduction(command).partition("\n")[0] for verb, command in load_verbs(name).items()}
+    usage = f"usage: initio {name} {'|'.join(summaries)} ..."
+    return "\n".join(
+        [usage, "", columns(summaries, indent="  "), "", f"initio {name} VERB --help explains the options of one."]
     )
-    text = re.sub(r" Given value type: .*? Given value: ", ", got ", text)
-    text = re.sub(r"[Pp]arser key \"(\w+)\": ?", lambda m: f"--{m[1].replace('_', '-')}: ", text)
-    text = re.sub(r"typing\.Literal\[(.*?)\]", r"one of \1", text)
-    text = re.sub(r"Expected an? <class '(\w+)'>", r"expected a value of type \1", text)
-    text = text.replace("Expected a one of", "expected one of").replace(". Got value: ", ", got ")
-    text = re.sub(r"the following arguments are required: (.*)", r"missing \1", text)
-    text = text.rstrip(".")
-    text = text if len(text) <= 300 else text[:297] + "..."
-    return f"{text} (see {help_command})"
 
 
-def _os_error(error: OSError) -> str:
-    where = f" {error.filename!r}" if error.filename else ""
-    return f"cannot use the file{where}: {error.strerror or error}"
+def load_verbs(name: str) -> dict[str, type[Any]]:
+    """The dataclasses of a command by verb; the verb of a command that has but one is empty."""
+    module = importlib.import_module(f"initio.cli.{name}")
+    verbs: dict[str, type[Any]] = getattr(module, "VERBS", {})
+    return verbs or {"": getattr(module, f"{name.title()}Command")}
+
+
+def all_commands() -> Iterator[tuple[str, type[Any]]]:
+    """Every command as it is typed, without its options: `initio score`, `initio store info`."""
+    for name in COMMANDS:
+        for verb, command in load_verbs(name).items():
+            yield f"initio {name} {verb}".rstrip(), command
+
+
+# --- output that never fails ------------------------------------------------------------------------------------------
+
+
+def _print_what_can_be_printed(stream: TextIO) -> None:
+    """A terminal whose alphabet has no λ shows a question mark, not a traceback."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
+
+
+def _end(message: str, code: int) -> int:
+    """Says the last sentence if anybody listens, and keeps Python from complaining at exit that nobody does."""
+    with suppress(OSError):
+        if message:
+            print(f"initio: {one_line(message)}", file=sys.stderr, flush=True)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
+
+
+def one_line(message: str) -> str:
+    r"""A message on one line of bounded length, whatever a user's file put into it.
+
+    >>> one_line("a name with\n\x1b[31mcolour")
+    'a name with\\n\\x1b[31mcolour'
+    """
+    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
+    if len(text) > LONGEST:  # the end says where to read on
+        text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
+    return text
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return repr(character)[1:-1]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from initio.cli.progress import Reporter
 from initio.errors import InputError, did_you_mean
 from initio.files import write_text
 
@@ -24,7 +23,7 @@ BASELINES = ("random", "rea")
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchCommand:
     """Runs searches on a benchmark's published trainings, many seeds under one budget, and compares them.
 
     A search sees validation accuracies only; the table reports test accuracies of what it chose.
@@ -48,8 +47,8 @@ class Bench:
     """
 
     table: str
-    search: str = "robust"
-    metric: str | None = None
+    search: tuple[str, ...] = ("robust",)
+    metric: tuple[str, ...] = ()
     k: int | None = None
     queries: int | None = None
     seconds: float | None = None
@@ -62,8 +61,6 @@ class Bench:
     data: str | None = None
     workers: int = 1
     out: str | None = None
-
-    SEVERAL: ClassVar[tuple[str, ...]] = ("search", "metric")  # `--search a b` is `--search a,b`
 
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
@@ -78,11 +75,12 @@ class Bench:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
         journal = folder / f"unfinished-{key}.jsonl"
-        progress = Progress(len(searches) * self.seeds)
-        outcomes = run_all(
-            setup, searches, range(self.seeds), workers=self.workers, journal=journal, on_outcome=progress.step
-        )
-        progress.close()
+        with Reporter() as reporter:
+            count = reporter.counter("runs", len(searches) * self.seeds)
+            outcomes = run_all(
+                setup, searches, range(self.seeds), workers=self.workers, journal=journal,
+                on_outcome=lambda outcome: count(f"{outcome.search}: {outcome.validation:.2f}"),
+            )  # fmt: skip
         rows = summarise(outcomes)
         title = self._title(setup, searches)
         text = "\n".join([title, "", *markdown(rows, self.published(searches))])
@@ -107,14 +105,14 @@ class Bench:
         """The searches by the label of their row."""
         from initio.searches import QUERY_SEARCHES
 
-        names = list(dict.fromkeys(name.strip() for name in self.search.split(",") if name.strip()))
+        names = _names(self.search)
         if names == ["all"]:
             names = list(QUERY_SEARCHES)
         if not names:
             raise InputError(f"--search needs a name: {', '.join(QUERY_SEARCHES)}")
         if self.baselines:
             names += [name for name in BASELINES if name not in names]
-        metrics = [name.strip() for name in self.metric.split(",")] if self.metric else [None]
+        metrics: list[str | None] = [*_names(self.metric)] or [None]
         used: set[str] = set()
         made: dict[str, QuerySearch] = {}
         for name in names:
@@ -126,7 +124,7 @@ class Bench:
                 label = ", ".join([name, *(str(v) if o == "metric" else f"{o} = {v}" for o, v in options.items())])
                 made[label] = QUERY_SEARCHES[name](**options)
         for option in ("metric", "k"):
-            if getattr(self, option) is not None and option not in used:
+            if getattr(self, option) not in (None, ()) and option not in used:
                 raise InputError(f"--{option} is not an option of {', '.join(names)}")
         return made
 
@@ -153,7 +151,7 @@ class Bench:
         budget = [f"{self.queries or ''}"] if self.seconds is None else [f"{self.seconds:g}s"]
         epochs = "" if self.epochs is None else f"{self.epochs}epochs"
         scores = [Path(self.store or "").stem, (self.where or "").replace("=", "")]
-        what = [Path(self.table).stem, self.dataset, self.search, self.metric or "", f"{self.k or ''}"]
+        what = [Path(self.table).stem, self.dataset, *self.search, *self.metric, f"{self.k or ''}"]
         parts = [*what, epochs, *scores, *budget]
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return name.replace(",", "-").replace(" ", "")
@@ -195,6 +193,11 @@ def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[st
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
 
 
+def _names(words: Sequence[str]) -> list[str]:
+    """Names between spaces and commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in ",".join(words).split(",") if name.strip()))
+
+
 def _pm(mean: float, deviation: float | None) -> str:
     return f"{mean:.2f}" if deviation is None else f"{mean:.2f}±{deviation:.2f}"
 
@@ -216,26 +219,3 @@ def runs_csv(outcomes: Sequence[Outcome]) -> str:
         reported = (o.report.get(column, "") for column in columns)
         writer.writerow([o.search, o.seed, " ".join(map(str, o.choices)), *reported, *numbers])
     return text.getvalue()
-
-
-class Progress:
-    """One line on stderr: runs done, time left, the last answer."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.start, self.shown = total, 0, time.monotonic(), 0.0
-        self.terminal = sys.stderr.isatty()
-
-    def step(self, outcome: Outcome) -> None:
-        """Counts a run."""
-        self.done += 1
-        now = time.monotonic()
-        if self.terminal or now - self.shown > 10:
-            self.shown = now
-            left = (now - self.start) / self.done * (self.total - self.done)
-            line = f"run {self.done} of {self.total}, {left:.0f} s left; {outcome.search}: {outcome.validation:.2f}"
-            print(f"\r{line:<78}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr)
-
-    def close(self) -> None:
-        """Leaves the terminal clean."""
-        if self.terminal:
-            print(file=sys.stderr)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from initio.errors import InputError
 
 if TYPE_CHECKING:
-    from initio.analysis.eigen_bounds import Bounds as Found
-    from initio.kernels.infinite import Smallest
+    from initio.analysis.eigen_bounds import EigenBounds
+    from initio.kernels.spectrum import Spectrum
 
 
 @dataclass(frozen=True)
-class Bounds:
+class BoundsCommand:
     """Prints λ_min of an mlp's infinite-width NTK, the bounds of Eigen-NAS, and which assumptions the data violates.
 
     Args:
@@ -40,14 +40,13 @@ class Bounds:
 
         from initio.analysis.eigen_bounds import eigen_bounds, two_classes
         from initio.data import load
-        from initio.records import Architecture
         from initio.spaces import get_space, parse
         from initio.spaces.mlp import MlpSpace
 
         torch.set_num_threads(1)
         arch = parse(self.architecture)
-        space = get_space(arch.space) if isinstance(arch, Architecture) else None
-        if not isinstance(arch, Architecture) or not isinstance(space, MlpSpace):
+        space = get_space(arch.space)
+        if not isinstance(space, MlpSpace):
             raise InputError("the bounds hold for mlp architectures, such as 'mlp:relu,tanh,relu;skips=1'")
         batch = load(self.data).batch(self.batch_size, self.seed)
         found = eigen_bounds(
@@ -60,23 +59,24 @@ class Bounds:
             seed=self.seed,
             unit_norm=self.unit_norm,
         )
-        scaled = ", scaled to norm 1" if self.unit_norm else ""
-        print(f"{space.format(arch)}, depth {space.depth}")
-        print(f"{len(batch)} inputs of {self.data}{scaled}, seed {self.seed}\n")
+        inputs = f"{len(batch)} inputs of {self.data}"
+        if self.unit_norm:
+            inputs += ", scaled to norm 1"
+        print(f"{space.format(arch)}, depth {space.depth}\n{inputs}, seed {self.seed}\n")
         print(table(found))
 
 
-def table(found: Found) -> str:
+def table(found: EigenBounds) -> str:
     """The bounds as lines of text."""
     low_1, up_1 = found.theorem_1
     low_2, up_2 = found.theorem_2
     mean, norm = found.mean_diagonal, found.frobenius
     lines = [
-        f"λ_min, infinite width         {_shown(found.smallest)}",
-        f"  mean diagonal               at most  {mean:.6g}{_verdict(found.smallest, upper=mean)}",
-        f"  Frobenius norm              at most  {norm:.6g}{_verdict(found.smallest, upper=norm)}",
-        f"  Theorem 1                   {low_1:.6g} to {up_1:.6g}{_verdict(found.smallest, low_1, up_1)}",
-        f"  Schur, no assumption        at least {found.schur:.6g}{_verdict(found.smallest, found.schur)}",
+        f"λ_min, infinite width         {_shown(found.spectrum)}",
+        f"  mean diagonal               at most  {mean:.6g}{_verdict(found.spectrum, upper=mean)}",
+        f"  Frobenius norm              at most  {norm:.6g}{_verdict(found.spectrum, upper=norm)}",
+        f"  Theorem 1                   {low_1:.6g} to {up_1:.6g}{_verdict(found.spectrum, low_1, up_1)}",
+        f"  Schur, no assumption        at least {found.schur:.6g}{_verdict(found.spectrum, found.schur)}",
         f"λ_min, one network of width {found.width}: {_shown(found.finite)}",
         f"  Theorem 2                   {low_2:.6g} to {up_2:.6g}{_verdict(found.finite, low_2, up_2)}",
         f"Theorem 3, 0-1 error at most  {_risk(found.theorem_3)}",
@@ -89,25 +89,31 @@ def table(found: Found) -> str:
         numbers = (c.beta_1, c.beta_2, c.beta_3, c.mu_1, c.lipschitz)
         lines.append(f"  {name:<11} " + " ".join(f"{number:<9.5g}" for number in numbers).rstrip())
     lines += ["", "assumptions on the inputs as they came"]
-    for a in found.assumptions:
-        lines.append(f"  {'holds   ' if a.holds else 'VIOLATED'}  {a.name}: {a.found}")
+    verdict = {True: "holds   ", False: "VIOLATED"}
+    lines += [f"  {verdict[a.holds]}  {a.name}: {a.found}" for a in found.assumptions]
     lines += [f"note: {flag}" for flag in found.flags]
     return "\n".join(lines)
 
 
-def _shown(smallest: Smallest) -> str:
-    return smallest.flag if smallest.value is None else f"{smallest.value:.6g}"
+def _shown(spectrum: Spectrum) -> str:
+    return spectrum.flag or f"{spectrum.lambda_min:.6g}"
 
 
 def _risk(value: float | None) -> str:
     if value is None:
         return "none: λ_min is zero"
-    return f"{value:.4g}" + ("   (says nothing: above 1)" if value >= 1 else "")
+    if value >= 1:
+        return f"{value:.4g}   (says nothing: above 1)"
+    return f"{value:.4g}"
 
 
-def _verdict(smallest: Smallest, lower: float = 0.0, upper: float = float("inf")) -> str:
+def _verdict(spectrum: Spectrum, lower: float = 0.0, upper: float = float("inf")) -> str:
     """Whether λ_min keeps the bound; the constants taken as 1 are why it may not."""
-    value = smallest.value or 0.0
+    value = spectrum.lambda_min
+    if spectrum.singular:
+        value = 0.0
     if value > upper:
         return "   (λ_min is above)"
-    return "   (λ_min is below)" if value < lower else "   (kept)"
+    if value < lower:
+        return "   (λ_min is below)"
+    return "   (kept)"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Convert:
+class ConvertCommand:
     """Writes the compact table of a benchmark's own file; nothing in the file is executed.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from initio.cli.search import Search
+from initio.cli.search import SearchCommand
 
 
 @dataclass(frozen=True)
-class Demo:
+class DemoCommand:
     """Chooses a darts cell from noise: `initio search`, without options.
 
     Args:
@@ -21,4 +21,4 @@ class Demo:
 
     def run(self) -> None:
         """Searches, draws the cell, says where the run is."""
-        Search(seed=self.seed, out=self.out).run()
+        SearchCommand(seed=self.seed, out=self.out).run()

@@ -1,11 +1,10 @@
-"""`initio store info A`, `initio store diff A B`, `initio store A --add B`, `initio store A --pack B.xz`."""
+"""`initio store info A`, `initio store diff A B`, `initio store add A B`, `initio store pack A B.xz`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import ClassVar
 
 from initio.errors import InputError
 from initio.records import Evaluation
@@ -16,47 +15,81 @@ SHOWN = 10  # differences
 
 
 @dataclass(frozen=True)
-class Store:
-    """Looks into a store of scores: `initio store info A`, `initio store diff A B`, `initio store A --pack B.xz`.
+class StoreInfo:
+    """Says what a store holds.
 
     Args:
         path: the store, or the name of scores that come with Initio.
-        info: say what it holds; this is what happens when nothing else is asked.
-        diff: compare it with this store; the exit code is 1 if a score differs.
-        add: write into it what this store has and it does not, as from another machine.
-        pack: write a small read-only copy to this file, which must end in .xz.
     """
 
     path: str
-    info: bool = False
-    diff: str | None = None
-    add: str | None = None
-    pack: str | None = None
-
-    SHORT: ClassVar[dict[str, str]] = {"info": "--info", "diff": "--diff"}  # words, as in `initio store diff A B`
 
     def run(self) -> None:
-        """Prints what there is, or what differs."""
-        if (self.info, self.diff is not None, self.add is not None, self.pack is not None).count(True) > 1:
-            raise InputError("say one thing to do with the store: info, diff, --add or --pack")
-        if self.add is not None:
-            if is_shipped(self.path) and not Path(self.path).is_file():
-                raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
-            with OpenStore(find_store(self.add), read_only=True) as other, OpenStore(Path(self.path)) as store:
-                print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")
-            return
-        if self.diff is not None:
-            if _print_differences(find_store(self.diff), find_store(self.path)):
-                raise SystemExit(1)
-            return
+        """Prints the kinds of scores."""
         with OpenStore(find_store(self.path), read_only=True) as store:
-            if self.pack is not None:
-                from initio.scores.store import pack
+            _print_groups(store.groups())
 
-                pack(store, Path(self.pack))
-                print(f"packed {len(store):,} scores into {self.pack}")
-            else:
-                _print_groups(store.groups())
+
+@dataclass(frozen=True)
+class StoreDiff:
+    """Compares two stores; the exit code is 1 if a score differs.
+
+    Args:
+        path: the first, or the name of scores that come with Initio.
+        other: the second.
+    """
+
+    path: str
+    other: str
+
+    def run(self) -> None:
+        """Prints what differs."""
+        if _print_differences(find_store(self.path), find_store(self.other)):
+            raise SystemExit(1)
+
+
+@dataclass(frozen=True)
+class StoreAdd:
+    """Writes into a store what another has and it does not, as from another machine.
+
+    Args:
+        path: the store that is written to.
+        other: the store that is read.
+    """
+
+    path: str
+    other: str
+
+    def run(self) -> None:
+        """Adds, and says how much."""
+        if is_shipped(self.path) and not Path(self.path).is_file():
+            raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
+        with OpenStore(find_store(self.other), read_only=True) as other, OpenStore(Path(self.path)) as store:
+            print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")
+
+
+@dataclass(frozen=True)
+class StorePack:
+    """Writes a small read-only copy of a store.
+
+    Args:
+        path: the store.
+        out: the file to write, which must end in .xz.
+    """
+
+    path: str
+    out: str
+
+    def run(self) -> None:
+        """Packs, and says how much."""
+        from initio.scores.store import pack
+
+        with OpenStore(find_store(self.path), read_only=True) as store:
+            pack(store, Path(self.out))
+            print(f"packed {len(store):,} scores into {self.out}")
+
+
+VERBS = {"info": StoreInfo, "diff": StoreDiff, "add": StoreAdd, "pack": StorePack}
 
 
 def _print_groups(groups: list[Group]) -> None:
@@ -65,13 +98,13 @@ def _print_groups(groups: list[Group]) -> None:
     def made(group: Group) -> tuple[object, ...]:
         return group.space, group.settings, group.source, group.data
 
-    print(f"{len(groups)} kinds of scores" if groups else "no scores")
+    print(f"{len(groups) or 'no'} kinds of scores")
     for (space, settings, source, data), metrics in groupby(groups, key=made):
-        of = f", data {source or '?'} ({data})" if data else ""
+        of = f", data {source or '?'} ({data})" * bool(data)
         print(f"\n{space}{of}")
         print("  " + ", ".join(f"{name}={value}" for name, value in settings))  # type: ignore[attr-defined]
         for g in metrics:
-            seeds = f" x {g.seeds} seeds" if g.seeds > 1 else ""
+            seeds = f" x {g.seeds} seeds" * (g.seeds > 1)
             print(
                 f"  {g.metric:<14} version {g.version}  {g.architectures:>9,} networks{seeds}"
                 f"  {g.undefined:,} undefined, {g.flagged:,} flagged"
@@ -90,7 +123,10 @@ def _print_differences(a: Path, b: Path) -> int:
                 print(_difference(left, right))
     if count > SHOWN:
         print(f"... and {count - SHOWN:,} more")
-    print(f"{count:,} scores differ" if count else f"the stores are equal: {scores:,} scores")
+    if count:
+        print(f"{count:,} scores differ")
+    else:
+        print(f"the stores are equal: {scores:,} scores")
     return count
 
 
@@ -99,10 +135,10 @@ def _difference(left: Evaluation | None, right: Evaluation | None) -> str:
     assert which is not None
     made = ", ".join(f"{name}={value}" for name, value in which.settings)
     name = f"{which.metric} of {which.architecture.space} {which.architecture.choices}, seed {which.seed}"
-    return f"{name}: {_shown(left)} | {_shown(right)}\n  {made}{f', data {which.data}' if which.data else ''}"
+    return f"{name}: {_shown(left)} | {_shown(right)}\n  {made}" + f", data {which.data}" * bool(which.data)
 
 
 def _shown(e: Evaluation | None) -> str:
     if e is None:
         return "absent"
-    return f"{e.value!r}{f' ({e.flag})' if e.flag else ''}"
+    return f"{e.value!r}" + f" ({e.flag})" * bool(e.flag)

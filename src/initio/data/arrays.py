@@ -14,11 +14,12 @@ from initio.errors import InputError
 
 P = TypeVar("P")
 
+USUAL_CHANNELS = (1, 3)
 MOST_CLASSES = 1_000_000  # a label beyond it is damage: no output layer could have that many units
 
 
 @dataclass(frozen=True)
-class Part:
+class LabelledArrays:
     """The training or the test part, checked: uint8 or float32 (n, c, h, w) or (n, f), and int64 labels."""
 
     images: np.ndarray
@@ -26,22 +27,22 @@ class Part:
     where: str  # names the labels in errors
 
 
-def part(images: np.ndarray, labels: np.ndarray, where: str) -> Part:
+def labelled(images: np.ndarray, labels: np.ndarray, where: str) -> LabelledArrays:
     """Checks one part's arrays; `where` names their file.
 
-    >>> part(np.zeros((2, 8, 8), dtype=np.uint8), np.array([0, 1]), "toy.npz").images.shape
+    >>> labelled(np.zeros((2, 8, 8), dtype=np.uint8), np.array([0, 1]), "toy.npz").images.shape
     (2, 1, 8, 8)
     """
     x, y = _images(images, where), _labels(labels, where)
     if len(x) != len(y):
         raise InputError(f"{where} has {len(x)} images but {len(y)} labels: there must be as many of both")
-    return Part(x, y, where)
+    return LabelledArrays(x, y, where)
 
 
 def dataset(
     name: str,
     split: str,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, LabelledArrays],
     class_names: tuple[str, ...] = (),
     classes: int | None = None,
 ) -> Dataset:
@@ -59,6 +60,25 @@ def dataset(
         check_range(each.labels, classes, each.where)
     mean, std = statistics.of_array(train.images)
     return Dataset(name, chosen.images, chosen.labels, classes, class_names, split, mean, std)
+
+
+def from_arrays(
+    name: str,
+    split: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray] | None = None,
+    class_names: tuple[str, ...] = (),
+) -> Dataset:
+    """Images and labels of your own as a `Dataset`: what a data source of your own returns.
+
+    >>> data = from_arrays("toy", "train", (np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1])))
+    >>> data.shape, data.classes
+    ((3, 8, 8), 2)
+    """
+    parts = {"train": labelled(*train, f"{name} (train)")}
+    if test is not None:
+        parts["test"] = labelled(*test, f"{name} (test)")
+    return dataset(name, split, parts, class_names)
 
 
 def wanted(split: str, parts: Mapping[str, P], name: str) -> P:
@@ -86,7 +106,9 @@ def check_range(labels: np.ndarray, classes: int, where: str) -> None:
 
 
 def _labels(labels: np.ndarray, where: str) -> np.ndarray:
-    y = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    y = labels
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.reshape(-1)
     if y.ndim != 1 or y.dtype.kind not in "biuf":
         raise InputError(f"the labels in {where} must be one whole number a sample, not {y.dtype} of shape {y.shape}")
     if y.dtype.kind == "f":
@@ -125,6 +147,9 @@ def _channels_first(images: np.ndarray) -> np.ndarray:
     if images.ndim == 2:
         return images
     first, last = images.shape[1], images.shape[3]
-    usual = (1, 3)
-    channels_last = last in usual if (first in usual) != (last in usual) else last < first
-    return np.moveaxis(images, 3, 1) if channels_last else images
+    channels_last = last < first
+    if (first in USUAL_CHANNELS) != (last in USUAL_CHANNELS):
+        channels_last = last in USUAL_CHANNELS
+    if channels_last:
+        images = np.moveaxis(images, 3, 1)
+    return images

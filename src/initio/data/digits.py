@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from initio.data.arrays import dataset, part
+from initio.data.arrays import dataset, labelled
 from initio.data.dataset import Dataset
 from initio.data.draw import INPUTS, generator
 
@@ -19,5 +19,5 @@ def read_digits(split: str) -> Dataset:
     images = (np.asarray(digits.images) / 16.0).astype(np.float32)[:, None]
     labels, order = np.asarray(digits.target), generator(0, INPUTS).permutation(len(images))
     indices = {"train": order[:TRAIN], "test": order[TRAIN:]}
-    parts = {which: part(images[i], labels[i], "digits") for which, i in indices.items()}
+    parts = {which: labelled(images[i], labels[i], "digits") for which, i in indices.items()}
     return dataset("digits", split, parts, tuple("0123456789"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
-from initio.data.arrays import Part, dataset, part
+from initio.data.arrays import LabelledArrays, dataset, labelled
 from initio.data.dataset import Dataset
 from initio.errors import InputError
 
@@ -19,58 +20,68 @@ KEYS = {  # the names that are looked for, in this order
 
 def read_npz(path: Path, split: str) -> Dataset:
     """A data set from an archive with `x_train`, `y_train`, `x_test`, `y_test`, or with `x`, `y` alone."""
+    names = set(array_names(path))
+    parts: dict[str, LabelledArrays] = {}
+    for which, pairs in KEYS.items():
+        for pair in pairs:
+            if which not in parts and names.issuperset(pair):
+                x, y = read_arrays(path, pair).values()
+                parts[which] = labelled(x, y, f"{path} ({pair[0]}, {pair[1]})")
+    if "train" not in parts:
+        raise InputError(
+            f"{path} holds {_listed(names)}: it needs x_train and y_train (and x_test and y_test), "
+            f"or x and y, or images and labels"
+        )
+    return dataset(path.stem, split, parts, _class_names(path, names))
+
+
+def array_names(path: Path) -> tuple[str, ...]:
+    """The names of an archive's arrays."""
+    with _archive(path) as archive:
+        return tuple(archive.files)
+
+
+def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of these names in their order, or all; an archive with damage or Python objects is refused."""
+    with _archive(path) as archive:
+        return {name: _array(archive, name, path) for name in (archive.files if names is None else names)}
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
+    if not path.is_file():  # a pipe would be waited for without end
+        raise InputError(f"{path} is not a plain file")
     with path.open("rb") as file:
-        archive = _archive(file, path)
-        names = set(archive.files)
-        parts = {which: _part(archive, pair, path) for which in KEYS if (pair := _pair(which, names))}
-        if "train" not in parts:
-            raise InputError(
-                f"{path} holds {_listed(names)}: it needs x_train and y_train (and x_test and y_test), "
-                f"or x and y, or images and labels"
-            )
-        class_names = _class_names(archive, path) if "class_names" in names else ()
-    return dataset(path.stem, split, parts, class_names)
+        if file.read(2) != b"PK":
+            raise InputError(f"{path} is not an .npz archive: save it by numpy.savez(path, x=..., y=...)")
+        file.seek(0)
+        try:
+            archive = np.load(file, allow_pickle=False)
+        except Exception as error:  # numpy and zipfile raise whatever a damaged file leads them to
+            raise InputError(f"{path} is not a readable .npz file: {_reason(error)}") from None
+        yield archive
 
 
-def _archive(file: BinaryIO, path: Path) -> np.lib.npyio.NpzFile:
+def _array(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> np.ndarray:
     try:
-        archive = np.load(file, allow_pickle=False)
-    except Exception as error:  # numpy and zipfile raise whatever a damaged file leads them to
-        raise InputError(f"{path} is not a readable .npz file: {_reason(error)}") from None
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InputError(f"{path} is a single array, not an .npz archive: save it by numpy.savez(path, x=..., y=...)")
-    return archive
-
-
-def _pair(which: str, names: set[str]) -> tuple[str, str] | None:
-    return next((pair for pair in KEYS[which] if names.issuperset(pair)), None)
-
-
-def _part(archive: np.lib.npyio.NpzFile, pair: tuple[str, str], path: Path) -> Part:
-    x, y = (_array(archive, key, path) for key in pair)
-    return part(x, y, f"{path} ({pair[0]}, {pair[1]})")
-
-
-def _array(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
-    try:
-        value = archive[key]
-    except Exception as error:  # as above; an array of Python objects lands here too
-        raise InputError(f"{key} in {path} cannot be read: {_reason(error)}") from None
+        value = archive[name]
+    except Exception as error:  # as above; an array of Python objects and an encrypted member land here too
+        raise InputError(f"{name} in {path} cannot be read: {_reason(error)}") from None
     if not isinstance(value, np.ndarray):
-        raise InputError(f"{key} in {path} is not an array")
+        raise InputError(f"{name} in {path} is not an array")
     return value
 
 
-def _class_names(archive: np.lib.npyio.NpzFile, path: Path) -> tuple[str, ...]:
-    names = _array(archive, "class_names", path)
-    if names.ndim != 1 or names.dtype.kind not in "US":
-        raise InputError(f"class_names in {path} must be a list of texts, not {names.dtype} of shape {names.shape}")
+def _class_names(path: Path, names: set[str]) -> tuple[str, ...]:
+    if "class_names" not in names:
+        return ()
+    found = read_arrays(path, ["class_names"])["class_names"]
+    if found.ndim != 1 or found.dtype.kind not in "US":
+        raise InputError(f"class_names in {path} must be a list of texts, not {found.dtype} of shape {found.shape}")
     try:
-        return (
-            tuple(str(name) for name in np.char.decode(names, "utf-8"))
-            if names.dtype.kind == "S"
-            else tuple(map(str, names))
-        )
+        if found.dtype.kind == "S":
+            found = np.char.decode(found, "utf-8")
+        return tuple(map(str, found))
     except ValueError:
         raise InputError(f"class_names in {path} are not UTF-8 text") from None
 
@@ -82,5 +93,5 @@ def _reason(error: Exception) -> str:
 
 
 def _listed(names: set[str], most: int = 8) -> str:
-    shown = sorted(names)[:most]
-    return (", ".join(shown) + (", ..." if len(names) > most else "")) or "nothing"
+    shown = sorted(names)[:most] + ["..."] * (len(names) > most)
+    return ", ".join(shown) or "nothing"

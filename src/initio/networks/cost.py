@@ -69,6 +69,11 @@ def _count_op(op: Op, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[NetworkCos
         return count_module(module, *(torch.empty(1, *shape) for shape in inputs))
 
 
+def count_built(model: nn.Module, shape: Shape) -> NetworkCost:
+    """The cost of a network for one input of this shape."""
+    return count_module(model.eval(), torch.zeros(1, *shape))[0]
+
+
 def count_module(model: nn.Module, *inputs: Tensor) -> tuple[NetworkCost, Shape]:
     """The cost of any module, and the shape of its output, on inputs that are batches of one."""
     flops = layers = 0

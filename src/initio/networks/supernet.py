@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from initio.autodiff.record import Tape, push, record, watch
-from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op
+from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op, reached
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
 
@@ -62,6 +62,20 @@ class Walk:
     choices: Sequence[int] | None
     mix: Mix
     apply: Apply = call
+
+
+class OneShot(Protocol):
+    """What a supernet needs of a space: its categoricals, and its graph around a sample."""
+
+    @property
+    def relaxation(self) -> Sequence[Sized]:
+        """The categoricals."""
+
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """The settings with width and depth."""
+
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """The graph with `Mixed` steps."""
 
 
 class Supernet(nn.Module):
@@ -334,18 +348,16 @@ def _is_zero(mixed: Mixed, option: int) -> bool:
 
 def _needed(graph: Graph, choices: Sequence[int] | None) -> set[int]:
     """The values that the output reads, by the chosen options or by any."""
-    needed, todo = set[int](), [graph.output]
-    while todo:
-        number = todo.pop()
-        if number in needed or number < graph.n_inputs:
-            continue
-        needed.add(number)
+
+    def reads(number: int) -> tuple[int, ...]:
+        if number < graph.n_inputs:
+            return ()
         step = graph.steps[number - graph.n_inputs]
         if isinstance(step.op, Mixed) and choices is not None:
-            todo += step.op.choose(choices[step.op.categorical], step.inputs)[1]
-        else:
-            todo += step.inputs
-    return needed
+            return step.op.choose(choices[step.op.categorical], step.inputs)[1]
+        return step.inputs
+
+    return reached([graph.output], reads)
 
 
 def _dot(a: Tensor | None, b: Tensor | None) -> float:

@@ -1,4 +1,4 @@
-"""Shortcuts over the spaces, for users: an architecture knows its space by name."""
+"""A search from a function of one's own."""
 
 from __future__ import annotations
 
@@ -7,35 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
 from initio.records import Architecture, Observation, SearchResult
-from initio.spaces import DARTS, Genotype, NetworkSettings, Space, get_space, parse
+from initio.spaces import Space, get_space
 from initio.spaces import space as own_space
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from initio.scores.table import Scores
+    from initio.scores.table import ScoreTable
     from initio.searches.queries import QuerySearch
-
-
-def build(arch: Architecture | Genotype | str, *, seed: int = 0, **settings: Any) -> nn.Module:
-    """The network of an architecture, or of its text, as a plain PyTorch module.
-
-    Args:
-        arch: an architecture, a published cell, or the text or name of one.
-        seed: of the weights.
-        settings: the fields of `NetworkSettings`: channels, cells, classes, shape, norm, init, ...
-
-    >>> model = build("darts_v2", channels=4, cells=3, shape=(1, 28, 28))
-    >>> type(model.classifier).__name__
-    'Linear'
-    """
-    arch = parse(arch) if isinstance(arch, str) else arch
-    options = NetworkSettings(**settings)
-    if isinstance(arch, Genotype):
-        from initio.networks.build import build as build_graph
-
-        return build_graph(arch.network(options, *DARTS.size(options)), options, seed=seed)
-    return get_space(arch.space).build(arch, options, seed=seed)
 
 
 def optimise(
@@ -43,7 +22,7 @@ def optimise(
     evaluate: Callable[[Architecture], float],
     *,
     queries: int = 20,
-    scores: Scores | Mapping[str, Mapping[Architecture, float]] | None = None,
+    scores: ScoreTable | Mapping[str, Mapping[Architecture, float]] | None = None,
     pool: Sequence[Architecture] = (),
     search: QuerySearch | None = None,
     seed: int = 0,
@@ -89,12 +68,12 @@ def _nothing(**_: Any) -> nn.Module:
     raise InputError("this space has decisions only: make it with initio.space to build networks")
 
 
-def _scores(given: Scores | Mapping[str, Mapping[Architecture, float]] | None) -> Scores | None:
-    from initio.scores.table import Scores
+def _scores(given: ScoreTable | Mapping[str, Mapping[Architecture, float]] | None) -> ScoreTable | None:
+    from initio.scores.table import ScoreTable
 
-    if given is None or isinstance(given, Scores):
+    if given is None or isinstance(given, ScoreTable):
         return given
     if wrong := [name for name, column in given.items() if not isinstance(column, Mapping)]:
         raise InputError(f"the scores {wrong[0]!r} must be a mapping of architectures to numbers")
     archs = list(dict.fromkeys(arch for column in given.values() for arch in column))
-    return Scores.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})
+    return ScoreTable.of(archs, {name: [column.get(a, float("nan")) for a in archs] for name, column in given.items()})

@@ -21,11 +21,12 @@ from initio.errors import InputError
 from initio.files import add_line, whole_lines
 from initio.records import Architecture, Query, SearchResult
 from initio.report.curves import Curves
+from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
-from initio.scores.table import Scores, count_draws, pool_scores, read_values
+from initio.scores.table import ScoreTable
 from initio.searches import UNSCORED
 from initio.searches.queries import Budget, QuerySearch, Task, run_queries
-from initio.tables import Benchmark, open_benchmark
+from initio.tables import Table, open_table
 
 CURVE_POINTS = 400
 
@@ -52,22 +53,19 @@ class Setup:
     store: str | None = None
     where: tuple[tuple[str, str], ...] = ()
 
-    def open(self) -> Benchmark:
+    def open(self) -> Table:
         """The benchmark; opened once in a process."""
         return _benchmark(self.benchmark, self.folder, self.dataset, self.epochs)
 
     @property
     def draws(self) -> int:
         """How many draws the scores have; 0 without scores."""
-        path = self._store()
-        return 0 if path is None else count_draws(_values(path, self.open().space.name, self.where))
+        table = _table(self)
+        return 0 if table is None else table.draws
 
-    def scores(self, seed: int) -> Scores | None:
+    def scores(self, seed: int) -> ScoreTable | None:
         """The scores that the run of this seed gets."""
-        path = self._store()
-        if path is None or not self.draws:
-            return None
-        return _scores(self, path, seed)
+        return _draw(self, seed)
 
     def _store(self) -> Path | None:
         if self.store is not None:
@@ -77,23 +75,23 @@ class Setup:
 
 
 @lru_cache(maxsize=4)
-def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Benchmark:
-    return open_benchmark(name, folder, dataset=dataset, epochs=epochs)
+def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) -> Table:
+    return open_table(name, folder, dataset=dataset, epochs=epochs)
 
 
 @lru_cache(maxsize=4)
-def _values(path: Path, space: str, where: tuple[tuple[str, str], ...]) -> Any:
-    from initio.spaces import get_space
-
+def _table(setup: Setup) -> ScoreTable | None:
+    path, benchmark = setup._store(), setup.open()
+    if path is None:
+        return None
     with Store(path, read_only=True) as store:
-        return read_values(store, get_space(space), dict(where))
+        return read_table(store, benchmark.space, pool=benchmark.architectures or (), where=dict(setup.where))
 
 
 @lru_cache(maxsize=32)
-def _scores(setup: Setup, path: Path, draw: int) -> Scores:
-    benchmark = setup.open()
-    values = _values(path, benchmark.space.name, setup.where)
-    return pool_scores(values, benchmark.space, benchmark.architectures or (), draw=draw)
+def _draw(setup: Setup, number: int) -> ScoreTable | None:
+    table = _table(setup)
+    return table.draw(number) if table is not None and table.draws else None
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def _arch(space: str, row: dict[str, Any]) -> Architecture:
     return Architecture(space, tuple(map(int, row["choices"].split())))
 
 
-def _curve(benchmark: Benchmark, result: SearchResult) -> Iterator[tuple[int, float, dict[str, float]]]:
+def _curve(benchmark: Table, result: SearchResult) -> Iterator[tuple[int, float, dict[str, float]]]:
     """A point each time the best changes, and one at the end."""
     last: dict[str, float] | None = None
     best = (-np.inf, -np.inf)

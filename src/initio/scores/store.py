@@ -1,8 +1,10 @@
 """Where evaluations live: one SQLite file that several processes may read and write at once.
 
-A score is found by everything it depends on: space, canonical architecture, metric, settings, fingerprint of the data,
-seed of the weights, and version of the metric's code. A score is written once and never changed. All scores of one
-`put` become visible together, so a process killed at any moment leaves whole architectures and a valid file.
+A score is found by everything that changes its bits: space, canonical architecture, metric, settings, fingerprint of
+the data, seed of the weights, and version of the metric's code. What measured it belongs to the settings: `arithmetic`
+(compiled kernels or plain torch) and `threads`; scores that were written without them count as unrecorded, are read as
+ever, and are never mixed with others. A score is written once and never changed. All scores of one `put` become visible
+together, so a process killed at any moment leaves whole architectures and a valid file.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,6 +30,7 @@ APPLICATION_ID = 0x494E4954  # "INIT": tells a store from any other SQLite file
 PACKED = ".xz"
 SHIPPED = Path(__file__).parent / "shipped"
 PATIENCE = 60.0  # seconds to wait for another process that writes
+UNRECORDED = {"arithmetic": "unrecorded", "threads": "unrecorded"}  # of measured scores that do not say it
 
 # A row has 7 columns that name it; the settings' text and the data's description are kept once, beside the scores.
 SCHEMA = (
@@ -44,6 +47,8 @@ _KEY = "scores.space, scores.choices, settings.text, scores.data, scores.metric,
 _ROWS = f"SELECT {_KEY}, scores.value, scores.flag FROM scores JOIN settings ON settings.id = scores.settings"
 
 Known = tuple[str, int, int]  # metric, version, seed
+Key = tuple[str, int, str, str, int]  # space, number of the settings, data, metric, version
+StoredRow = tuple[Key, str, int, float | None, str]  # key, choices, seed, value, flag
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,17 @@ class Group:
     seeds: int
     undefined: int  # rows without a value
     flagged: int  # rows with a flag, those without a value included
+    number: int = field(compare=False)  # of the settings, in this store
+
+    @property
+    def key(self) -> Key:
+        """What its rows have in common."""
+        return self.space, self.number, self.data, self.metric, self.version
+
+    @property
+    def counted(self) -> bool:
+        """Costs of architectures as written, without data."""
+        return self.data == ""
 
 
 class Store:
@@ -225,15 +241,11 @@ class Store:
             )
             return {(metric, version, seed) for metric, version, seed in rows}
 
-    def of(self, arch: Architecture, values: Settings, data: str) -> dict[Known, Evaluation]:
-        """What the store has of this architecture, by (metric, version, seed)."""
+    def number(self, values: Settings) -> int:
+        """By which the store knows these settings; 0 if it does not."""
         with self._sentences():
-            rows = self._db.execute(
-                f"{_ROWS} WHERE scores.space = ? AND scores.choices = ? AND scores.data = ? AND settings.text = ?",
-                (arch.space, _choices_text(arch), data, _settings_text(values)),
-            )
-            found = [self._evaluation(row) for row in rows]
-        return {(e.metric, e.version, e.seed): e for e in found}
+            found = self._db.execute("SELECT id FROM settings WHERE text = ?", (_settings_text(values),)).fetchone()
+        return int(found[0]) if found else 0
 
     def evaluations(self) -> Iterator[Evaluation]:
         """All scores, in the order of their keys: the same order for the same scores, however they were written."""
@@ -241,23 +253,32 @@ class Store:
             for row in self._db.execute(f"{_ROWS} ORDER BY {_KEY}"):
                 yield self._evaluation(row)
 
-    def of_group(self, group: Group) -> Iterator[Evaluation]:
-        """The scores that a group counts."""
+    def rows(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[StoredRow]:
+        """The scores of these spaces as plain values, in one sweep; or only those of a few architectures."""
+        columns = (
+            "SELECT space, settings, data, metric, version, choices, seed, value, flag FROM scores WHERE space = ?"
+        )
+        questions: Iterable[tuple[str, tuple[str, ...]]] = ((columns, (space,)) for space in sorted(spaces))
+        if among is not None:
+            questions = ((f"{columns} AND choices = ?", (arch.space, _choices_text(arch))) for arch in among)
         with self._sentences():
-            rows = self._db.execute(
-                f"{_ROWS} WHERE scores.space = ? AND settings.text = ? AND scores.data = ? AND scores.metric = ? "
-                f"AND scores.version = ? ORDER BY {_KEY}",
-                (group.space, _settings_text(group.settings), group.data, group.metric, group.version),
-            )
-            for row in rows:
-                yield self._evaluation(row)
+            for question in questions:
+                for row in self._db.execute(*question):
+                    yield row[:5], row[5], row[6], row[7], row[8]
+
+    def architecture(self, space: str, choices: str) -> Architecture:
+        """The architecture of a row."""
+        try:
+            return Architecture(space, tuple(int(choice) for choice in choices.split(",") if choice))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"the store {str(self.path)!r} is damaged: {error}") from None
 
     def groups(self) -> list[Group]:
         """What the store holds, in the order of the keys."""
         with self._sentences():
             rows = self._db.execute(
                 "SELECT s.space, t.text, s.data, coalesce(d.source, ''), s.metric, s.version, "
-                "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> '') "
+                "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> ''), t.id "
                 "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
                 "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
             ).fetchall()
@@ -269,8 +290,8 @@ class Store:
 
     def _evaluation(self, row: tuple[Any, ...]) -> Evaluation:
         space, choices, text, data, metric, version, seed, value, flag = row
+        arch = self.architecture(space, choices)
         try:
-            arch = Architecture(space, tuple(int(choice) for choice in choices.split(",") if choice))
             return Evaluation(arch, metric, value, seed, flag, self._read_settings(text), data, version)
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"the store {str(self.path)!r} is damaged: {error}") from None

@@ -1,6 +1,6 @@
 """Searches: SEARCHES and QUERY_SEARCHES, the two lists."""
 
-from initio.scores.table import Scores
+from initio.scores.table import ScoreTable
 from initio.searches.base import Limits, Problem, Search
 from initio.searches.methods.bohb import Bohb
 from initio.searches.methods.eigen_darts import EigenDarts
@@ -60,7 +60,7 @@ __all__ = [
     "RegularisedEvolution",
     "Reinforce",
     "Robust",
-    "Scores",
+    "ScoreTable",
     "Search",
     "Task",
     "TeNas",

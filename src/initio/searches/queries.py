@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Observation, Query, SearchResult, Settings, settings
-from initio.scores.table import Scores
+from initio.scores.table import ScoreTable
 from initio.searches.base import OnRow, get, peak_bytes, versions
 from initio.spaces import Space
 
@@ -75,7 +75,7 @@ class Task:
     space: Space
     budget: Budget
     pool: Sequence[Architecture] = field(default=(), repr=False)
-    scores: Scores | None = field(default=None, repr=False)
+    scores: ScoreTable | None = field(default=None, repr=False)
     epochs: tuple[int, ...] = ()
 
     @cached_property
@@ -118,7 +118,7 @@ class Task:
                 return found
         return self.draw(rng)
 
-    def known_scores(self, method: str) -> Scores:
+    def known_scores(self, method: str) -> ScoreTable:
         """The scores, which `method` cannot do without."""
         if self.scores is None or not len(self.scores):
             raise InputError(f"{method} ranks architectures by their scores: give it a store of scores")

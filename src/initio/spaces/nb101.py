@@ -255,7 +255,8 @@ def vertex_channels(matrix: Sequence[Sequence[int]], c_in: int, c_out: int) -> t
     feeding = [v for v in range(1, out) if matrix[v][out]]
     if len(feeding) > c_out:
         raise InputError(f"channels must be at least {len(feeding)} for this cell's concatenation, not {c_out}")
-    width = {v: c_out // len(feeding) + (k < c_out % len(feeding)) for k, v in enumerate(feeding)}
+    # ⌈(c_out − k)/n⌉ of n shares, k = 0 .. n − 1: one formula at every width, with or without a remainder.
+    width = {v: (c_out + (len(feeding) - 1 - k)) // len(feeding) for k, v in enumerate(feeding)}
     for v in reversed(range(1, out)):
         if v not in width:
             width[v] = max(width[w] for w in range(v + 1, out) if matrix[v][w])

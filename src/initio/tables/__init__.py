@@ -1,16 +1,16 @@
-"""Published tables of trained architectures, and benchmarks that answer a search's queries from them."""
+"""Published benchmarks of trained architectures: tables that answer a search's queries, and surrogates that do."""
 
-from initio.tables.base import Benchmark, Report, Validation
-from initio.tables.catalogue import BENCHMARKS, open_benchmark
-from initio.tables.compact import Table, open_table, split_target
+from initio.tables.base import Report, Table, Validation
+from initio.tables.catalogue import TABLES, open_compact, open_table
+from initio.tables.compact import CompactTable, split_target
 
 __all__ = [
-    "BENCHMARKS",
-    "Benchmark",
+    "TABLES",
+    "CompactTable",
     "Report",
     "Table",
     "Validation",
-    "open_benchmark",
+    "open_compact",
     "open_table",
     "split_target",
 ]

@@ -1,6 +1,6 @@
-"""What a benchmark is: trainings that were done once, to be asked for again.
+"""What a table is: trainings of a benchmark that were done once, to be asked for again.
 
-A `Benchmark` has two sides, and they are different objects. Its `Validation` answers queries: this is what may select,
+A `Table` has two sides, and they are different objects. Its `Validation` answers queries: this is what may select,
 and all that a search is given. Its `Report` knows test accuracies and how good a choice was: it is for the reader of a
 finished search. No attribute leads from the first to the second.
 """
@@ -37,9 +37,10 @@ class Validation(ABC):
         except InputError:
             return False
 
-    def epochs_of(self, query: Query) -> int:
-        """The query's length of training, checked."""
-        epochs = self.default_epochs if query.epochs is None else query.epochs
+    def length(self, epochs: int | None) -> int:
+        """A length of training, checked; None stands for the default."""
+        if epochs is None:
+            return self.default_epochs
         if epochs not in self.epochs:
             raise InputError(f"there are trainings of {listed(self.epochs)} epochs, not of {epochs}")
         return epochs
@@ -47,11 +48,18 @@ class Validation(ABC):
 
 @dataclass(frozen=True)
 class NoValidation(Validation):
-    """The validation of a benchmark that can only report."""
+    """The validation of a table that can only report."""
 
     why: str
     epochs: tuple[int, ...] = ()
     default_epochs: int = 0
+
+    @classmethod
+    def for_queries(cls, why: str, epochs: int | None) -> NoValidation:
+        """Whoever asks for a length of training means to query: then why there is no validation is an error."""
+        if epochs is not None:
+            raise InputError(why)
+        return cls(why)
 
     @property
     def architectures(self) -> tuple[Architecture, ...]:
@@ -80,22 +88,14 @@ class Report(ABC):
     def rank(self, arch: Architecture, epochs: int | None = None) -> int | None:
         """1 for the best by validation; equals share a rank. None when the best is not known."""
 
-    @abstractmethod
-    def optimum(self) -> dict[str, float]:
-        """The largest value of each column, where it is known: no search can report more."""
-
     def index(self, arch: Architecture) -> int:
         """The benchmark's own number of the architecture."""
-        raise InputError("this benchmark does not number its architectures")
-
-    def hardware(self, arch: Architecture) -> dict[str, float]:
-        """Latencies and energies on devices, for those that were measured."""
-        raise InputError("this benchmark has no measurements on devices")
+        raise InputError("this table does not number its architectures")
 
 
 @dataclass(frozen=True, eq=False)
-class Benchmark:
-    """A space, what may select in it, and what may only report."""
+class Table:
+    """A published benchmark: a space, what may select in it, and what may only report."""
 
     name: str
     space: Space
@@ -111,10 +111,6 @@ class Benchmark:
     def epochs(self) -> tuple[int, ...]:
         """See `Validation`."""
         return self.validation.epochs
-
-    def validate(self, query: Query) -> Observation:
-        """See `Validation`."""
-        return self.validation(query)
 
 
 def listed(numbers: tuple[int, ...]) -> str:

@@ -1,90 +1,158 @@
-"""A benchmark's table as arrays: one row for each architecture, one column for each published number.
+"""A benchmark's numbers as arrays: one row for each architecture, one column for each published number.
 
-A table is an .npz file in one of two layouts, recognised by what they hold:
-
-- `ops` (n, 6): NAS-Bench-201, a row for each architecture as written (15,625);
-- `n_vertices`, `adj_bits`, `ops` (n, 5): NAS-Bench-101, a row for each class of isomorphic cells, with the
-  benchmark's hashes as `hash64`, here or in the file `..._hash64.npz` beside it.
+A compact table is an .npz file. Which layout it has is recognised by what it holds: `nb101.py` and `nb201.py` say what
+their rows are. Whatever is used of a file is checked here, once, when it is opened: name, shape, kind and range.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from initio.data.npz import read_arrays
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture
-from initio.spaces import NB101, NB201
+from initio.spaces import GraphSpace
 
 DATA_FOLDER = "INITIO_DATA"  # the environment variable that names the folder of tables and data
+NUMBERS, WHOLE = "fiu", "iu"  # kinds of numpy types
 
 Row = tuple[int, Architecture, Architecture]  # number, architecture as written, its canonical representative
 
 
-@dataclass(frozen=True)
-class Table(ABC):
-    """An open table of the space `space`."""
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """The arrays of one file; what is taken from it is what was asked for, or an `InputError`."""
 
     path: Path
-    space: str
-    length: int
-    columns: tuple[str, ...] = field(repr=False)
+    by_name: Mapping[str, np.ndarray] = field(repr=False)
 
-    @abstractmethod
-    def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
-        """The rows whose canonical architecture is one of these, in the table's order."""
+    @classmethod
+    def read(cls, path: Path) -> Arrays:
+        """All arrays of a file."""
+        return cls(path, read_arrays(path))
 
-    def column(self, name: str) -> np.ndarray:
-        """A column as float64, NaN where the table has no value."""
-        if name not in self.columns:
-            raise InputError(f"{self.path} has no column {name!r}: {did_you_mean(name, list(self.columns))}")
-        values: np.ndarray = load_arrays(self.path, name)[name].astype(np.float64)
+    def __contains__(self, name: str) -> bool:
+        return name in self.by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def column(self, name: str, length: int) -> np.ndarray:
+        """So many numbers, as float64."""
+        return self._checked(name, NUMBERS, (length,), f"{length:,} numbers").astype(np.float64)
+
+    def whole(self, name: str, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
+        """Whole numbers from `low` to `high`."""
+        wanted = f"whole numbers of shape {shape}"
+        values = self._checked(name, WHOLE, shape, wanted)
+        if values.size and not low <= int(values.min()) <= int(values.max()) <= high:
+            raise InputError(
+                f"{name} in {self.path} has numbers from {values.min()} to {values.max()}, "
+                f"they should be {low} to {high}"
+            )
+        return values
+
+    def length(self, name: str) -> int:
+        """How many rows an array has, which must be at least one."""
+        values = self._checked(name, NUMBERS)
+        if not values.ndim or not len(values):
+            raise InputError(f"{name} in {self.path} has no rows")
+        return len(values)
+
+    def numbers(self, name: str, *shape: int | None) -> np.ndarray:
+        """Finite numbers of this shape, as float64; None stands for any length."""
+        values = self._checked(name, NUMBERS)
+        if len(shape) != values.ndim or any(n not in (None, m) for n, m in zip(shape, values.shape, strict=True)):
+            lengths = " x ".join(map(str, shape)).replace("None", "any")
+            raise InputError(f"{name} in {self.path} should be {lengths or 'single'} numbers, not {values.shape}")
+        if not np.isfinite(values).all():
+            raise InputError(f"{name} in {self.path} holds a value that is not a finite number")
+        return values.astype(np.float64)
+
+    def _checked(self, name: str, kinds: str, shape: tuple[int, ...] | None = None, wanted: str = "") -> np.ndarray:
+        if name not in self.by_name:
+            raise InputError(f"{self.path} is not a table of this benchmark: it has no array {name!r}")
+        values = self.by_name[name]
+        if values.dtype.kind not in kinds or values.shape != (shape or values.shape):
+            raise InputError(
+                f"{name} in {self.path} should be {wanted or 'numbers'}, not {values.dtype} of shape {values.shape}"
+            )
         return values
 
 
-@dataclass(frozen=True)
-class NB201Table(Table):
-    """NAS-Bench-201: the table lists every architecture as written."""
+class Rows(ABC):
+    """Where an architecture stands in a table, by the table's own idea of which architectures are one."""
+
+    space: GraphSpace
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    @abstractmethod
+    def find(self, arch: Architecture) -> int | None:
+        """The row of an architecture, None when the table does not have it."""
+
+    @abstractmethod
+    def members(self, wanted: np.ndarray) -> tuple[tuple[Architecture, ...], np.ndarray]:
+        """All architectures of the space whose row is wanted (a mask over rows), and their rows."""
+
+    @abstractmethod
+    def matching(self, representatives: Collection[Architecture]) -> Iterator[Row]:
+        """The rows whose canonical architecture is one of these, in the table's order."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompactTable:
+    """An open file: its rows, and its columns by name."""
+
+    arrays: Arrays
+    index: Rows
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.arrays.path
+
+    @property
+    def space(self) -> str:
+        """The name of the space that its rows are of."""
+        return self.index.space.name
+
+    @property
+    def length(self) -> int:
+        """How many rows it has."""
+        return len(self.index)
 
     def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
-        """All members of the classes."""
-        for number, choices in enumerate(load_arrays(self.path, "ops")["ops"].tolist()):
-            written = NB201.architecture(*choices)
-            if (representative := NB201.canonical(written)) in representatives:
-                yield number, written, representative
+        """The rows whose canonical architecture is one of these, in the table's order."""
+        return self.index.matching(representatives)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the arrays that have one number for each row."""
+        one_each = [
+            name
+            for name, values in self.arrays.by_name.items()
+            if values.shape == (self.length,) and values.dtype.kind in NUMBERS
+        ]
+        return tuple(sorted({*one_each} - {"adj_bits", "hash64"}))
 
-@dataclass(frozen=True)
-class NB101Table(Table):
-    """NAS-Bench-101: the table lists classes, found by their hash."""
+    def column(self, name: str) -> np.ndarray:
+        """A column as float64, NaN where the table has no value."""
+        if name not in self.arrays:
+            raise InputError(f"{self.path} has no column {name!r}: {did_you_mean(name, list(self.columns))}")
+        return self.arrays.column(name, self.length)
 
-    def rows(self, representatives: Collection[Architecture]) -> Iterator[Row]:
-        """One row for each representative that the benchmark holds."""
-        hashes = self.hashes()
-        found = []
-        for arch in representatives:
-            key = np.uint64(int(NB101.graph_hash(arch)[:16], 16))
-            number = int(np.searchsorted(hashes, key))
-            if number < len(hashes) and hashes[number] == key:
-                found.append((number, arch, arch))
-        yield from sorted(found)
-
-    def hashes(self) -> np.ndarray:
-        """The first 64 bits of each row's hash, ascending."""
-        arrays = load_arrays(self.path)
-        beside = self.path.with_name(f"{self.path.stem}_hash64.npz")
-        found = arrays["hash64"] if "hash64" in arrays else load_arrays(beside, "hash64")["hash64"]
-        if found.shape != (self.length,) or np.any(found[1:] <= found[:-1]):
-            raise InputError(f"the hashes of {self.path} are not one for each row, ascending")
-        return found
+    def beside(self, stem: str) -> Path:
+        """A file in the same folder."""
+        return self.path.with_name(f"{stem}.npz")
 
 
 def split_target(text: str) -> tuple[str, str]:
@@ -99,49 +167,14 @@ def split_target(text: str) -> tuple[str, str]:
     return table, column
 
 
-def open_table(name: str, folder: Path | str | None = None) -> Table:
-    """The table in the file `name`, or in the file of that name in `folder` or in the folder of INITIO_DATA."""
-    path = find_table(name, folder)
-    arrays = load_arrays(path)
-    if "ops" not in arrays:
-        raise InputError(f"{path} is not a benchmark's table that Initio knows: it has no array 'ops'")
-    ops = arrays["ops"]
-    columns = tuple(sorted(_numbers(arrays, len(ops))))
-    if {"adj_bits", "n_vertices"} <= set(arrays):
-        return NB101Table(path, "nb101", len(ops), columns)
-    if ops.ndim == 2 and ops.shape[1] == 6:
-        return NB201Table(path, "nb201", len(ops), columns)
-    raise InputError(f"{path} is not a benchmark's table that Initio knows: 'ops' has shape {ops.shape}")
-
-
-def _numbers(arrays: dict[str, np.ndarray], length: int) -> Iterator[str]:
-    for name, values in arrays.items():
-        if name not in ("adj_bits", "hash64") and values.shape == (length,) and values.dtype.kind in "fiu":
-            yield name
-
-
-def find_table(name: str, folder: Path | str | None) -> Path:
+def find_file(name: str, folder: Path | str | None) -> Path:
     """The file `name`, here, in `folder` or in the folder of INITIO_DATA."""
     folders = [Path(place) for place in (folder, os.environ.get(DATA_FOLDER)) if place]
     candidates = [Path(name), *(place / end for place in folders for end in (name, f"{name}.npz"))]
     for path in candidates:
         if path.is_file():
             return path
-    where = " or in ".join(map(str, folders))
-    hint = f"and in {where}" if folders else f"and {DATA_FOLDER} names no folder to look in"
+    hint = f"and {DATA_FOLDER} names no folder to look in"
+    if folders:
+        hint = f"and in {' or in '.join(map(str, folders))}"
     raise InputError(f"there is no table {name!r} here {hint}")
-
-
-def load_arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
-    """The arrays of these names, or all."""
-    try:
-        arrays = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-        if isinstance(arrays, np.ndarray):
-            raise InputError(f"the table {path} is not an .npz file")
-        return {name: arrays[name] for name in names or arrays.files}
-    except InputError:
-        raise
-    except KeyError as error:
-        raise InputError(f"the table {path} cannot be read: {error.args[0]}") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise InputError(f"the table {path} cannot be read: {error}") from None

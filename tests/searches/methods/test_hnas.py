@@ -9,7 +9,7 @@ import pytest
 from initio import InputError
 from initio.analysis.hnas_bounds import bound
 from initio.records import Architecture, Observation, Query
-from initio.searches import Budget, Scores, Task, run_queries
+from initio.searches import Budget, ScoreTable, Task, run_queries
 from initio.searches.methods.hnas import Hnas, shuffled
 from initio.searches.models.bayes import RandomPoints
 from initio.spaces import NB201
@@ -25,7 +25,7 @@ QUALITY = dict(zip(POOL, 90 - (np.log(M) - 0.5) ** 2 - np.log(KAPPA), strict=Tru
 def task(
     M: np.ndarray = M, kappa: np.ndarray = KAPPA, queries: int = 20, size: int = SIZE, name: str = "trace"
 ) -> Task:
-    scores = Scores.of(POOL[:size], {name: M[:size], "kappa": kappa[:size]})
+    scores = ScoreTable.of(POOL[:size], {name: M[:size], "kappa": kappa[:size]})
     return Task(NB201, Budget(queries=queries), POOL, scores)
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from initio import InputError
 from initio.records import Observation, Query
-from initio.searches import Budget, EigenNas, Knas, Naswot, Scores, Task, ZeroCost, run_queries
+from initio.searches import Budget, EigenNas, Knas, Naswot, ScoreTable, Task, ZeroCost, run_queries
 from initio.searches.methods.ranking import ranking
 from initio.searches.queries import QuerySearch
 from initio.spaces import NB201
 
 POOL = tuple(sorted({NB201.canonical(arch) for arch in NB201.architectures()}))[:60]  # 60 different networks
 NUMBERS = [float(n) for n in range(60)]
-SCORES = Scores.of(
+SCORES = ScoreTable.of(
     POOL,
     {"lambda_relative": NUMBERS, "eigen": [-n for n in NUMBERS], "naswot": NUMBERS,
      "knas": NUMBERS, "trace": NUMBERS, "kappa": NUMBERS, "mine": NUMBERS,
@@ -50,7 +50,9 @@ def test_isomorphic_architectures_are_trained_once() -> None:
     """The first 60 as written are 7 networks; whichever of a class comes first stands for it."""
     written = tuple(NB201.architectures())[:60]
     networks = {NB201.canonical(arch) for arch in written}
-    task = Task(NB201, Budget(queries=50), written, Scores.of(written, {"lambda_relative": NUMBERS, "knas": NUMBERS}))
+    task = Task(
+        NB201, Budget(queries=50), written, ScoreTable.of(written, {"lambda_relative": NUMBERS, "knas": NUMBERS})
+    )
     for search in (EigenNas(), Knas()):
         trace = run_queries(search, task, lambda query: Observation(1.0), seed=0).trace
         seen = [NB201.canonical(NB201.parse(str(dict(row)["architecture"]))) for row in trace]

@@ -7,7 +7,7 @@ import pytest
 
 from initio.errors import InputError
 from initio.records import Architecture, Observation, Query
-from initio.searches import Budget, RandomSearch, Robust, Scores, Task, run_queries
+from initio.searches import Budget, RandomSearch, Robust, ScoreTable, Task, run_queries
 from initio.spaces import NB201
 
 WEIGHTS = np.array([0.0, 1.5, 2.0, 3.0, 0.5])  # of an edge's operation
@@ -28,13 +28,13 @@ def columns() -> dict[str, np.ndarray]:
     return {"trace": truth + noise.normal(size=len(POOL)), "naswot": truth + 2 * noise.normal(size=len(POOL))}
 
 
-def best(search: object, seed: int, scores: Scores | None, queries: int = 12) -> float:
+def best(search: object, seed: int, scores: ScoreTable | None, queries: int = 12) -> float:
     task = Task(NB201, Budget(queries=queries), POOL, scores)
     return quality(run_queries(search, task, evaluate, seed=seed).chosen[0])  # type: ignore[arg-type]
 
 
 def test_it_beats_random_search_with_scores_and_without() -> None:
-    scores = Scores.of(POOL, columns())
+    scores = ScoreTable.of(POOL, columns())
     chance = np.mean([best(RandomSearch(), seed, None) for seed in range(5)])
     assert np.mean([best(Robust(), seed, None) for seed in range(5)]) > chance
     assert np.mean([best(Robust(), seed, scores) for seed in range(5)]) > chance + 0.5
@@ -44,15 +44,15 @@ def test_bad_metrics_do_not_mislead_it() -> None:
     good = columns()
     holes = np.where(np.random.default_rng(1).random(len(POOL)) < 0.3, np.nan, good["trace"])
     bad = {"constant": np.ones(len(POOL)), "holes": holes, "wrong": -good["naswot"]}
-    with_bad = np.mean([best(Robust(), seed, Scores.of(POOL, {**good, **bad})) for seed in range(5)])
-    without = np.mean([best(Robust(), seed, Scores.of(POOL, good)) for seed in range(5)])
+    with_bad = np.mean([best(Robust(), seed, ScoreTable.of(POOL, {**good, **bad})) for seed in range(5)])
+    without = np.mean([best(Robust(), seed, ScoreTable.of(POOL, good)) for seed in range(5)])
     assert with_bad >= without - 0.3
-    nothing = Scores.of(POOL, {"empty": np.full(len(POOL), np.nan)})
+    nothing = ScoreTable.of(POOL, {"empty": np.full(len(POOL), np.nan)})
     assert best(Robust(), 0, nothing) > 0
 
 
 def test_nothing_is_asked_twice_and_the_same_seed_asks_the_same() -> None:
-    task = Task(NB201, Budget(queries=15), POOL, Scores.of(POOL, columns()))
+    task = Task(NB201, Budget(queries=15), POOL, ScoreTable.of(POOL, columns()))
     first = run_queries(Robust(), task, evaluate, seed=3)
     asked = [dict(row)["choices"] for row in first.trace]
     assert len(set(asked)) == len(asked) == 15
@@ -63,7 +63,7 @@ def test_nothing_is_asked_twice_and_the_same_seed_asks_the_same() -> None:
 @pytest.mark.parametrize("queries", [1, 2, 3])
 def test_small_budgets_and_pools(queries: int) -> None:
     few = POOL[:3]
-    scores = Scores.of(few, {"trace": [1.0, 2.0, 3.0]})
+    scores = ScoreTable.of(few, {"trace": [1.0, 2.0, 3.0]})
     result = run_queries(Robust(), Task(NB201, Budget(queries=queries), few, scores), evaluate, seed=0)
     assert len(result.trace) == queries
     more = run_queries(Robust(), Task(NB201, Budget(queries=9), few, scores), evaluate, seed=0)
@@ -71,7 +71,7 @@ def test_small_budgets_and_pools(queries: int) -> None:
 
 
 def test_a_pool_that_is_scored_in_part() -> None:
-    scores = Scores.of(POOL[:50], {name: values[:50] for name, values in columns().items()})
+    scores = ScoreTable.of(POOL[:50], {name: values[:50] for name, values in columns().items()})
     assert best(Robust(), 0, scores) > np.median([quality(arch) for arch in POOL])
 
 

@@ -13,7 +13,7 @@ from initio import InputError
 from initio.records import Query
 from initio.spaces import NB101
 from initio.spaces.nb101 import from_bits
-from initio.tables import open_benchmark, open_table
+from initio.tables import open_compact, open_table
 from initio.tables.convert import convert
 from initio.tables.convert.nb101 import nb101_arrays
 from initio.tables.convert.tfrecord import POLYNOMIAL, crc32c, is_tfrecord, records
@@ -78,7 +78,7 @@ def test_the_table(tmp_path: Path) -> None:
     cells = cells101(5)
     done = convert(tfrecord(tmp_path / "nasbench.tfrecord", cells), tmp_path / "own.npz")
     assert (done.kind, done.length) == ("NAS-Bench-101", 5)
-    table = open_table("own", tmp_path)
+    table = open_compact("own", tmp_path)
     assert table.columns == (
         *("n_vertices", "params", "test_acc_108"),
         *("train_time_108_s", "train_time_4_s", "val_acc_108", "val_acc_4"),
@@ -98,10 +98,10 @@ def test_the_table(tmp_path: Path) -> None:
 def test_a_converted_table_is_a_benchmark(tmp_path: Path) -> None:
     cells = cells101(6)
     convert(tfrecord(tmp_path / "nasbench.tfrecord", cells), tmp_path / "own.npz")
-    benchmark = open_benchmark("nb101", table=tmp_path / "own.npz")
+    benchmark = open_table("nb101", table=tmp_path / "own.npz")
     assert benchmark.epochs == (4, 108)
-    assert benchmark.validate(Query(cells[2], 4)).value == pytest.approx(3)
-    assert benchmark.validate(Query(cells[2])).seconds == 1080
+    assert benchmark.validation(Query(cells[2], 4)).value == pytest.approx(3)
+    assert benchmark.validation(Query(cells[2])).seconds == 1080
     assert [NB101.canonical(arch) for arch in benchmark.architectures or ()] == [NB101.canonical(c) for c in cells]
     assert [benchmark.report.rank(arch) for arch in cells] == [6, 5, 4, 3, 2, 1]
 

@@ -12,7 +12,7 @@ import torch
 from initio import InputError
 from initio.records import Query
 from initio.spaces import NB201
-from initio.tables import open_benchmark, open_table
+from initio.tables import open_compact, open_table
 from initio.tables.convert import convert
 from tests.tables.files import CELLS, Runs, accuracy, nats_folder, nb201, write_bz2
 
@@ -26,7 +26,7 @@ def test_pth(zipped: bool, tmp_path: Path) -> None:
     torch.save(nb201(), tmp_path / "a.pth", _use_new_zipfile_serialization=zipped)
     done = convert(tmp_path / "a.pth", tmp_path / "a.npz")
     assert (done.kind, done.length) == ("NAS-Bench-201", 3)
-    table = open_table(str(tmp_path / "a.npz"))
+    table = open_compact(str(tmp_path / "a.npz"))
     assert (table.space, table.length) == ("nb201", 3)
     assert np.isnan([table.column(name)[2] for name in table.columns]).all()
     for i in (0, 1):
@@ -65,11 +65,11 @@ def test_the_file_and_the_folder_of_nats_agree(tmp_path: Path) -> None:
 
 def test_a_converted_table_is_a_benchmark(tmp_path: Path) -> None:
     convert(nats_folder(tmp_path / "nats"), tmp_path / "nats.npz")
-    benchmark = open_benchmark("nats.npz", tmp_path, dataset="c100")
+    benchmark = open_table("nats.npz", tmp_path, dataset="c100")
     first, second, untrained = map(NB201.parse, CELLS)
     assert benchmark.architectures == (first, second)
     assert benchmark.epochs == (12, 200)
-    short, long = benchmark.validate(Query(second)), benchmark.validate(Query(second, 200))
+    short, long = benchmark.validation(Query(second)), benchmark.validation(Query(second, 200))
     assert short.value == pytest.approx(accuracy(1, "cifar100", "x-valid", 12, 777))
     assert (short.seconds, long.seconds) == (pytest.approx(12 * 3), pytest.approx(200 * 3))
     assert benchmark.report(second)["c10"] == pytest.approx(mean(1, "cifar10", "ori-test"))

@@ -2,18 +2,15 @@
 
 from initio.kernels.infinite.duals import ETA, Dual, dual
 from initio.kernels.infinite.finite import finite_ntk
-from initio.kernels.infinite.recursion import GAIN, Form, Kernel, ntk
-from initio.kernels.infinite.spectrum import Smallest, smallest_eigenvalue
+from initio.kernels.infinite.recursion import GAIN, Form, WideKernel, ntk
 
 __all__ = [
     "ETA",
     "GAIN",
     "Dual",
     "Form",
-    "Kernel",
-    "Smallest",
+    "WideKernel",
     "dual",
     "finite_ntk",
     "ntk",
-    "smallest_eigenvalue",
 ]

@@ -30,7 +30,7 @@ COARSE, FINE = (140, 60), (1280, 512)  # points of the tables: exact, and spline
 
 
 @dataclass(frozen=True)
-class Moments:
+class LayerMoments:
     """Of one layer: G, ΔG, Ġ, ΔĠ (with the lemma's factor 2) and the mean s."""
 
     G: Tensor
@@ -80,7 +80,7 @@ def stack(parts: Iterable[Pairs]) -> Pairs:
     return Pairs(*(torch.cat(column) for column in columns))
 
 
-def advance(pairs: Pairs, layer: Moments, skip: bool) -> Pairs:
+def advance(pairs: Pairs, layer: LayerMoments, skip: bool) -> Pairs:
     """One more layer."""
     K, dK = pairs.diagonal, pairs.gap
     S = layer.dot * K
@@ -91,24 +91,27 @@ def advance(pairs: Pairs, layer: Moments, skip: bool) -> Pairs:
     return Pairs(A, S + pairs.S, layer.s + pairs.m, layer.d_g + pairs.d_a, dS + pairs.d_s)
 
 
-def moments(name: str, pairs: Pairs, eta: float = ETA) -> Moments:
+def moments(name: str, pairs: Pairs, eta: float = ETA) -> LayerMoments:
     """The activation's moments for every row and pair."""
     x = (pairs.d_a / pairs.A).clamp(1e-15, 2.0)
-    if name in ("relu", "leaky_relu"):
-        return _piecewise_linear(eta if name == "leaky_relu" else 0.0, pairs.A, x)
+    below_zero = {"relu": 0.0, "leaky_relu": eta}
+    if name in below_zero:
+        return _piecewise_linear(below_zero[name], pairs.A, x)
     return table(name).moments(pairs.A, x)
 
 
-def _piecewise_linear(eta: float, q: Tensor, x: Tensor) -> Moments:
+def _piecewise_linear(eta: float, q: Tensor, x: Tensor) -> LayerMoments:
     """LeakyReLU; θ = arccos(1 − x) without cancellation."""
     theta = 2 * torch.asin(torch.sqrt(x / 2))
     weight, square, rho = (1 - eta) ** 2 / math.pi, 1 + eta * eta, 1 - x
     G_ij = 2 * eta * rho + weight * (torch.sin(theta) + (math.pi - theta) * rho)
-    return Moments(square * q, q * (square - G_ij), torch.full_like(q, square), weight * theta, LeakyReLU(eta).mean(q))
+    return LayerMoments(
+        square * q, q * (square - G_ij), torch.full_like(q, square), weight * theta, LeakyReLU(eta).mean(q)
+    )
 
 
 @dataclass(frozen=True)
-class Table:
+class RatioTable:
     """A smooth activation's ratios on the fine grid, and what bounds them for all x."""
 
     name: str
@@ -133,7 +136,7 @@ class Table:
         lines = torch.stack([2 * g / q_fine, 2 * g_dot, sigma.mean(q_fine) / q_fine])
         return fine[0].reshape(-1).contiguous(), fine[1].reshape(-1).contiguous(), lines.contiguous()
 
-    def moments(self, q: Tensor, x: Tensor) -> Moments:
+    def moments(self, q: Tensor, x: Tensor) -> LayerMoments:
         """Linear in log A, bilinear in (log A, log x)."""
         first, second, lines = self._grid
         i, u = _place(q, RANGE_Q, FINE[0])
@@ -141,7 +144,7 @@ class Table:
         corner = i * FINE[1] + j
         ratio, d_ratio = (_bilinear(table, corner, u, v) for table in (first, second))
         G, dot, s = (torch.lerp(line[i], line[i + 1], u) for line in lines)
-        return Moments(G * q, ratio * dot * q * x, dot, d_ratio * dot * x, s * q)
+        return LayerMoments(G * q, ratio * dot * q * x, dot, d_ratio * dot * x, s * q)
 
     @cached_property
     def bound_lines(self) -> Tensor:
@@ -150,12 +153,12 @@ class Table:
         return torch.stack([lines[1], second.reshape(FINE).max(1).values * lines[1]])
 
 
-_TABLES: dict[str, Table] = {}
+_TABLES: dict[str, RatioTable] = {}
 
 
-def table(name: str) -> Table:
+def table(name: str) -> RatioTable:
     """The table of an activation, made once."""
-    return _TABLES.setdefault(name, Table(name))
+    return _TABLES.setdefault(name, RatioTable(name))
 
 
 def gap_bound(pairs: Pairs, names: Sequence[str], eta: float = ETA) -> Tensor:

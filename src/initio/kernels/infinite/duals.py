@@ -31,7 +31,7 @@ ETA = 0.01  # LeakyReLU's slope below zero, PyTorch's default
 ONE = torch.ones((), dtype=torch.float64)
 
 Moments = tuple[Tensor, Tensor]  # E[σ(u) σ(v)], E[σ'(u) σ'(v)]
-Pairs = Callable[[slice, slice, Tensor], Moments]  # rows, columns, their correlations -> moments
+PairMoments = Callable[[slice, slice, Tensor], Moments]  # rows, columns, their correlations -> moments
 
 
 class Dual(ABC):
@@ -49,7 +49,7 @@ class Dual(ABC):
         """E[σ(u)²] and E[σ'(u)²]."""
         return self.moments(q, q, torch.ones_like(q))
 
-    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
+    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> PairMoments:
         """`gain` times `moments` for blocks of a matrix whose rows and columns have these variances, prepared once."""
 
         def pairs(rows: slice, columns: slice, rho: Tensor) -> Moments:
@@ -80,7 +80,7 @@ class LeakyReLU(Dual):
         """The formulas of the class."""
         return self._blocks(torch.sqrt(a), torch.sqrt(b), rho, 1.0)
 
-    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
+    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> PairMoments:
         """The same, with the square roots taken once."""
         if q_columns is q_rows:
             low, high = torch.aminmax(q_rows)
@@ -158,19 +158,22 @@ class Mixture(Dual):
     def _sum(self, a: Tensor, b: Tensor, rho: Tensor, *, same: bool) -> Moments:
         """The double sum for vectors; with a = b it is symmetric in s and t, so half the terms will do."""
         w, s = (torch.tensor(x, dtype=rho.dtype) for x in (self.weights, self.scales))
-        i, j = torch.triu_indices(len(s), len(s)) if same else torch.ones(len(s), len(s)).nonzero().T
-        weight = w[i] * w[j] * torch.where(i == j, 1.0, 2.0 if same else 1.0)
-        value, slope = torch.zeros_like(rho), torch.zeros_like(rho)
-        if self.gated:
-            value, slope = 0.25 * torch.sqrt(a) * torch.sqrt(b) * rho, slope + 0.25
-        pair = _gated_pair if self.gated else _odd_pair
+        if same:
+            i, j = torch.triu_indices(len(s), len(s))
+            weight = w[i] * w[j] * torch.where(i == j, 1.0, 2.0)  # (i, j) stands for (j, i) too
+        else:
+            i, j = torch.ones(len(s), len(s)).nonzero().T
+            weight = w[i] * w[j]
+        value, slope, pair = torch.zeros_like(rho), torch.zeros_like(rho), _odd_pair
+        if self.gated:  # c/4 and 1/4 come from x/2 alone
+            value, slope, pair = 0.25 * torch.sqrt(a) * torch.sqrt(b) * rho, slope + 0.25, _gated_pair
         for part in torch.split(torch.arange(len(i)), max(1, BLOCK // len(rho))):
             V, S = pair(s[i[part], None], s[j[part], None], a, b, rho)
             value += weight[part] @ V
             slope += weight[part] @ S
         return value, slope
 
-    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs:
+    def pairs(self, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> PairMoments:
         """A table for equal variances, the Hermite series for different ones, the double sum where that is long."""
         from initio.kernels.infinite.fast import hermite_pairs, table_pairs
 

@@ -21,26 +21,24 @@ from numpy.polynomial.chebyshev import cheb2poly
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from initio.kernels.infinite.duals import Mixture, Moments, Pairs
+    from initio.kernels.infinite.duals import Mixture, Moments, PairMoments
 
 WIDTH, DEGREE = 0.25, 10  # of a cell of the table and of its polynomial
-TAIL, TERMS = (
-    1e-13,
-    256,
-)  # of the series: relative truncation error of the derivative kernel's diagonal, most terms
+TAIL, TERMS = 1e-13, 256  # of the series: relative truncation error of the derivative kernel's diagonal, most terms
 TINY = torch.finfo(torch.float64).tiny
 
 
 # --- the Hermite series ----------------------------------------------------------------------------------------------
 
 
-def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> Pairs | None:
+def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor, gain: float = 1.0) -> PairMoments | None:
     """Blocks of `gain` times the moments by the series, or None when `TERMS` terms are too few for these variances."""
     terms = terms_needed(dual, torch.maximum(q_rows.max(), q_columns.max()))
     if terms is None:
         return None
-    f = hermite_terms(dual, q_rows, terms)
-    g = f if q_columns is q_rows else hermite_terms(dual, q_columns, terms)
+    f = g = hermite_terms(dual, q_rows, terms)
+    if q_columns is not q_rows:
+        g = hermite_terms(dual, q_columns, terms)
     f, g, quarter = math.sqrt(gain) * f, math.sqrt(gain) * g, 0.25 * gain
     root_rows, root_columns = torch.sqrt(q_rows), torch.sqrt(q_columns)
 
@@ -48,7 +46,10 @@ def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor, gain: float 
         value, slope = _horner(dual.gated, f[:, rows], g[:, columns], rho)
         root = root_rows[rows, None] * root_columns[None, columns]
         slope /= root.clamp_min(TINY)
-        return (value.addcmul_(root, rho, value=quarter), slope.add_(quarter)) if dual.gated else (value, slope)
+        if dual.gated:
+            value.addcmul_(root, rho, value=quarter)
+            slope.add_(quarter)
+        return value, slope
 
     return pairs
 
@@ -57,13 +58,22 @@ def _horner(gated: bool, f: Tensor, g: Tensor, rho: Tensor) -> tuple[Tensor, Ten
     """Σ f_n g_n ρ^p and Σ p f_n g_n ρ^(p−1), with p = 2n for gated activations and 2n + 1 for odd ones."""
     square = rho * rho
     value, slope = torch.zeros_like(rho), torch.zeros_like(rho)
-    for n in range(len(f) - 1, -1, -1):
+    for n in reversed(range(len(f))):
+        p = 2 * n + _parity(gated)
         value.mul_(square).addr_(f[n], g[n])
-        if not gated:
-            slope.mul_(square).addr_(f[n], g[n], alpha=2 * n + 1)
-        elif n:
-            slope.mul_(square).addr_(f[n], g[n], alpha=2 * n)
-    return (value, slope.mul_(rho)) if gated else (value.mul_(rho), slope)
+        if p > 0:
+            slope.mul_(square).addr_(f[n], g[n], alpha=p)
+    # Both sums are polynomials in ρ², one of them times ρ.
+    if gated:
+        slope.mul_(rho)
+    else:
+        value.mul_(rho)
+    return value, slope
+
+
+def _parity(gated: bool) -> int:
+    """x times an odd activation is even."""
+    return int(not gated)
 
 
 def hermite_terms(dual: Mixture, q: Tensor, terms: int) -> Tensor:
@@ -94,16 +104,20 @@ def terms_needed(dual: Mixture, q: Tensor) -> int | None:
     q = q.reshape(1)
     f = hermite_terms(dual, q, TERMS)[:, 0]
     n = torch.arange(TERMS, dtype=q.dtype)
-    whole, linear = dual.diagonal(q)[1], 0.25 if dual.gated else 0.0
-    kept = linear + torch.cumsum((2 * n + (0 if dual.gated else 1)) * f * f, 0) / q.clamp_min(TINY)
+    whole = dual.diagonal(q)[1]
+    kept = torch.cumsum((2 * n + _parity(dual.gated)) * f * f, 0) / q.clamp_min(TINY)
+    if dual.gated:
+        kept = 0.25 + kept  # of x/2, which the series leaves out
     enough = torch.nonzero(whole - kept <= TAIL * whole)
-    return int(enough[0]) + 1 if len(enough) else None
+    if not len(enough):
+        return None
+    return int(enough[0]) + 1
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def table_pairs(dual: Mixture, q: Tensor, gain: float = 1.0) -> Pairs:
+def table_pairs(dual: Mixture, q: Tensor, gain: float = 1.0) -> PairMoments:
     """Blocks of `gain` times the moments for one common variance q, interpolated."""
     delta = math.acosh(1 + 1 / max(float(q) * max(dual.scales) ** 2, TINY))
     delta = min(max(delta, 1e-8), 1.0)  # below 1e-8 lies what a float64 correlation cannot resolve
@@ -167,4 +181,7 @@ def _values(dual: Mixture, q: Tensor, rho: Tensor) -> Moments:
     f = hermite_terms(dual, q.reshape(1), terms)
     value, slope = _horner(dual.gated, f, f.expand(-1, rho.numel()), rho.reshape(1, -1))
     value, slope = value.reshape(rho.shape), slope.reshape(rho.shape) / q.clamp_min(TINY)
-    return (value.add_(rho, alpha=0.25 * float(q)), slope.add_(0.25)) if dual.gated else (value, slope)
+    if dual.gated:
+        value.add_(rho, alpha=0.25 * float(q))
+        slope.add_(0.25)
+    return value, slope

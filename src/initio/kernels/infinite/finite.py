@@ -10,7 +10,7 @@ from torch import Tensor
 
 from initio.errors import InputError
 from initio.kernels.infinite.duals import ETA
-from initio.kernels.infinite.recursion import GAIN, Kernel, as_inputs, check_architecture
+from initio.kernels.infinite.recursion import GAIN, WideKernel, as_inputs, check_architecture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ def finite_ntk(
     seed: int,
     eta: float = ETA,
     dtype: torch.dtype = torch.float32,
-) -> Kernel:
+) -> WideKernel:
     """The kernel JJᵀ of one random network, and the covariance of its outputs over the last layer's weights.
 
     Layer l's gradient is an outer product of what it reads, a, and what reaches its output, δ, so its share of the
@@ -37,14 +37,17 @@ def finite_ntk(
     generator = torch.Generator().manual_seed(seed)
     inputs = as_inputs(x, dtype=dtype)
     scale = (GAIN / width) ** 0.5
+    factors = [1.0] + [scale] * (len(names) - 1)  # the first layer reads the inputs unscaled
+    skipped = (False, *alphas)
 
     reads, weights, slopes = [inputs], [], []
     f = inputs
-    for number, (name, skip) in enumerate(zip(names, (False, *alphas), strict=True)):
-        factor = scale if number else 1.0
+    for name, factor, skip in zip(names, factors, skipped, strict=True):
         W = torch.randn(f.shape[1], width, generator=generator, dtype=dtype)
         value, slope = activation(name, factor * (f @ W), eta)
-        f = value + f if skip else value
+        if skip:
+            value = value + f
+        f = value
         reads.append(f)
         weights.append(W)
         slopes.append(slope)
@@ -52,15 +55,16 @@ def finite_ntk(
     gradient = torch.randn(width, generator=generator, dtype=dtype).mul_(scale).expand_as(f)  # ∂f/∂f_{L−1}
     nngp = GAIN / width * _gram(f)
     K = nngp.clone()
-    for number in range(len(names) - 1, -1, -1):
-        factor = scale if number else 1.0
-        delta = factor * gradient * slopes[number]
+    for number in reversed(range(len(names))):
+        delta = factors[number] * gradient * slopes[number]
         K += _gram(reads[number]) * _gram(delta)
-        if number:
-            skipped = gradient if alphas[number - 1] else None
-            gradient = delta @ weights[number].T
-            gradient = gradient if skipped is None else gradient + skipped
-    return Kernel(nngp, K)
+        if number == 0:
+            break
+        through = delta @ weights[number].T
+        if skipped[number]:
+            through = through + gradient
+        gradient = through
+    return WideKernel(nngp, K)
 
 
 def _gram(a: Tensor) -> Tensor:
@@ -69,11 +73,10 @@ def _gram(a: Tensor) -> Tensor:
 
 def activation(name: str, x: Tensor, eta: float = ETA) -> tuple[Tensor, Tensor]:
     """σ(x) and σ'(x) for the names of `dual`."""
-    if name in ("relu", "leaky_relu"):
-        slope = torch.where(x > 0, 1.0, eta if name == "leaky_relu" else 0.0).to(x.dtype)
+    below_zero = {"relu": 0.0, "leaky_relu": eta, "identity": 1.0}
+    if name in below_zero:
+        slope = torch.where(x > 0, 1.0, below_zero[name]).to(x.dtype)
         return slope * x, slope
-    if name == "identity":
-        return x, torch.ones_like(x)
     if name == "tanh":
         value = torch.tanh(x)
         return value, 1 - value * value

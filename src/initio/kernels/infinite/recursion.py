@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from initio.errors import InputError
-from initio.kernels.infinite.duals import EQUAL, ETA, Dual, Pairs, dual
+from initio.kernels.infinite.duals import EQUAL, ETA, Dual, PairMoments, dual
+from initio.kernels.spectrum import Spectrum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,7 @@ SMALLEST = 1e-290  # variances below have lost digits
 
 
 @dataclass(frozen=True)
-class Kernel:
+class WideKernel:
     """The covariance of the outputs at initialisation and the neural tangent kernel, float64, N x N (or N x M).
 
     `flags` says what is special about the inputs: repeated or zero ones make the kernel singular.
@@ -48,6 +49,11 @@ class Kernel:
     nngp: Tensor
     ntk: Tensor
     flags: tuple[str, ...] = ()
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The eigenvalues of the neural tangent kernel, N x N."""
+        return Spectrum(self.ntk.numpy())
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
-class Layer:
+class WideLayer:
     """One layer, prepared for blocks: the diagonals before it, 1/√A, its means, its dual for pairs of inputs."""
 
     rows: Diagonal
@@ -81,7 +87,7 @@ class Layer:
     inverse_columns: Tensor
     s_rows: Tensor
     s_columns: Tensor
-    pairs: Pairs
+    pairs: PairMoments
     skip: bool
     form: Form
     scale: float | None = None  # 1/A where it is the same for all pairs
@@ -104,7 +110,7 @@ def ntk(
     other: Tensor | np.ndarray | None = None,
     form: Form = "exact",
     eta: float = ETA,
-) -> Kernel:
+) -> WideKernel:
     """The kernels of an infinitely wide network between the inputs x, or between x and `other`.
 
     Args:
@@ -123,22 +129,26 @@ def ntk(
     names, alphas = check_architecture(activations, skips, form)
     duals = [dual(name, eta) for name in names]
     rows = as_inputs(x)
-    columns = rows if other is None else as_inputs(other, "other")
+    columns = rows
+    if other is not None:
+        columns = as_inputs(other, "other")
     if rows.shape[1] != columns.shape[1]:
         raise InputError(f"x has {rows.shape[1]} features and other has {columns.shape[1]}: they must agree")
     shape = (len(rows), len(columns))
-    kernel = Kernel(torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64))
+    kernel = WideKernel(torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64))
     with torch.inference_mode():  # half the cost of a small operation is autograd's
         layers, last = prepare(rows, columns, duals, alphas, form)
         repeated = _fill(kernel, rows, columns, layers, last)
         if columns is rows:
             kernel.nngp.diagonal().copy_(last.F)
             kernel.ntk.diagonal().copy_(last.F + last.S)
-    return replace(kernel, flags=_flags(rows, repeated if columns is rows else []))
+    return replace(kernel, flags=_flags(rows, repeated))
 
 
-def _fill(kernel: Kernel, rows: Tensor, columns: Tensor, layers: list[Layer], last: Diagonal) -> list[tuple[int, int]]:
-    """Runs all layers block by block and writes the kernels; returns the pairs of identical inputs."""
+def _fill(
+    kernel: WideKernel, rows: Tensor, columns: Tensor, layers: list[WideLayer], last: Diagonal
+) -> list[tuple[int, int]]:
+    """Runs all layers block by block and writes the kernels; returns the pairs of identical inputs of x."""
     symmetric, repeated = columns is rows, []
     for r, c in _tiles((len(rows), len(columns)), symmetric):
         first = rows[r] @ columns[c].T
@@ -151,7 +161,8 @@ def _fill(kernel: Kernel, rows: Tensor, columns: Tensor, layers: list[Layer], la
         if len(equal):
             i, j = equal[:, 0] + r.start, equal[:, 1] + c.start
             kernel.nngp[i, j], kernel.ntk[i, j] = last.F[i], last.F[i] + last.S[i]
-            repeated += [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if a < b]
+            if symmetric:
+                repeated += [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if a < b]
         if symmetric:
             _mirror(kernel.nngp, r, c)
             _mirror(kernel.ntk, r, c)
@@ -165,7 +176,9 @@ def check_architecture(
     names = tuple(activations)
     if not names:
         raise InputError("a network needs at least one activation")
-    alphas = (0,) * (len(names) - 1) if skips is None else tuple(int(alpha) for alpha in skips)
+    if skips is None:
+        skips = (0,) * (len(names) - 1)
+    alphas = tuple(int(alpha) for alpha in skips)
     if len(alphas) != len(names) - 1 or not set(alphas) <= {0, 1}:
         raise InputError(f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}")
     if form not in ("exact", "printed"):
@@ -175,16 +188,20 @@ def check_architecture(
 
 def prepare(
     rows: Tensor, columns: Tensor, duals: Sequence[Dual], skips: Sequence[bool], form: Form
-) -> tuple[list[Layer], Diagonal]:
+) -> tuple[list[WideLayer], Diagonal]:
     """All layers, ready for any block, and the rows' diagonals behind the last one."""
-    before = first_diagonal(rows)
-    other = before if columns is rows else first_diagonal(columns)
+    before = other = first_diagonal(rows)
+    if columns is not rows:
+        other = first_diagonal(columns)
     layers = []
     for number, (sigma, skip) in enumerate(zip(duals, (False, *skips), strict=True), start=1):
         layer = make_layer(before, other, sigma, skip, form)
         layers.append(layer)
         before = advance(before, sigma, layer.s_rows, skip, form, number)
-        other = before if columns is rows else advance(other, sigma, layer.s_columns, skip, form, number)
+        if columns is rows:
+            other = before
+        else:
+            other = advance(other, sigma, layer.s_columns, skip, form, number)
     return layers, before
 
 
@@ -194,29 +211,32 @@ def first_diagonal(x: Tensor) -> Diagonal:
     return Diagonal(q, q, torch.zeros_like(q), torch.zeros_like(q))
 
 
-def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form: Form) -> Layer:
+def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form: Form) -> WideLayer:
     """A layer behind these diagonals."""
     root, s = SNAP / torch.sqrt(rows.A.clamp_min(SMALLEST)), sigma.mean(rows.A)
     if columns is rows:
-        scale = SNAP / max(rows.span[1], SMALLEST) if rows.equal else None
-        return Layer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A, GAIN), skip, form, scale)
+        scale = None
+        if rows.equal:
+            scale = SNAP / max(rows.span[1], SMALLEST)
+        return WideLayer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A, GAIN), skip, form, scale)
     inverse = 1 / torch.sqrt(columns.A.clamp_min(SMALLEST))
     pairs = sigma.pairs(rows.A, columns.A, GAIN)
-    return Layer(rows, columns, root, inverse, s, sigma.mean(columns.A), pairs, skip, form)
+    return WideLayer(rows, columns, root, inverse, s, sigma.mean(columns.A), pairs, skip, form)
 
 
 def advance(before: Diagonal, sigma: Dual, s: Tensor, skip: bool, form: Form, number: int) -> Diagonal:
     """The diagonals behind a layer; the same recursion as `step`, without correlations."""
     g, g_dot = _once(sigma, before)
-    A, dot = GAIN * g, GAIN * g_dot
+    G, dot, m = GAIN * g, GAIN * g_dot, s
     S = dot * (before.S + before.F)
-    F = A
+    A = F = G
     if skip:
         S = S + before.S
-        A = A + before.A
+        A = G + before.A
+        m = s + before.m
         if form == "exact":
-            A = A + 2 * GAIN * s * before.m
-    after = Diagonal(A, A if form == "exact" else F, S, s + before.m if skip else s)
+            A = F = A + 2 * GAIN * s * before.m
+    after = Diagonal(A, F, S, m)
     if not math.isfinite(after.span[1]) or not math.isfinite(float(S.max())):
         raise InputError(f"the kernel is too large for float64 behind layer {number}: use fewer layers or skips")
     if after.span[0] < SMALLEST and bool(((A < SMALLEST) & (before.A > 0)).any()):
@@ -233,7 +253,7 @@ def _once(sigma: Dual, before: Diagonal) -> tuple[Tensor, Tensor]:
     return sigma.diagonal(q)
 
 
-def step(block: Block, layer: Layer, r: slice, c: slice) -> Block:
+def step(block: Block, layer: WideLayer, r: slice, c: slice) -> Block:
     """One layer of the recursion for rows r and columns c."""
     if layer.scale is None:
         rho = (block.A * layer.inverse_rows[r, None]).mul_(layer.inverse_columns[c]).clamp_(-1.0, 1.0)
@@ -257,7 +277,10 @@ def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, sli
     height = 64  # of a symmetric matrix, about 32 N entries left of the diagonal are computed in vain
     width = TILE // height
     for top in range(0, shape[0], height):
-        for left in range(top if symmetric else 0, shape[1], width):
+        first = 0
+        if symmetric:
+            first = top
+        for left in range(first, shape[1], width):
             yield slice(top, min(top + height, shape[0])), slice(left, min(left + width, shape[1]))
 
 
@@ -282,7 +305,9 @@ def _identical(c: Tensor, rows: Tensor, columns: Tensor, diagonal: bool) -> Tens
 
 def as_inputs(x: Tensor | np.ndarray, name: str = "x", dtype: torch.dtype = torch.float64) -> Tensor:
     """Inputs as the rows of a matrix of the wanted type, checked; a copy where numpy's memory is read-only."""
-    tensor = x.detach().to(dtype) if isinstance(x, Tensor) else torch.tensor(x, dtype=dtype)
+    if not isinstance(x, Tensor):
+        x = torch.tensor(x, dtype=dtype)
+    tensor = x.detach().to(dtype)
     if tensor.ndim < 2 or 0 in tensor.shape:
         raise InputError(f"{name} must hold at least one input and one feature, not shape {tuple(tensor.shape)}")
     if not bool(torch.isfinite(tensor).all()):
@@ -303,4 +328,6 @@ def _flags(x: Tensor, repeated: list[tuple[int, int]]) -> tuple[str, ...]:
 
 
 def _more(count: int) -> str:
-    return f" (and {count - 1} more)" if count > 1 else ""
+    if count == 1:
+        return ""
+    return f" (and {count - 1} more)"

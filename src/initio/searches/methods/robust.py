@@ -22,7 +22,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Query
-from initio.scores.table import Scores
+from initio.scores.table import ScoreTable
 from initio.searches.models.encoding import WAYS, Encoder, one_hot
 from initio.searches.models.gaussian_process import (
     FULL_GRID,
@@ -220,7 +220,7 @@ def _drawn(space: Space, rng: Random) -> list[Architecture]:
     return list(dict.fromkeys(space.sample(rng) for _ in range(DRAWN)))
 
 
-def _prior(space: Space, scores: Scores | None, archs: Sequence[Architecture]) -> Prior:
+def _prior(space: Space, scores: ScoreTable | None, archs: Sequence[Architecture]) -> Prior:
     if scores is None or not len(scores) or not scores.metrics:
         return Prior(np.zeros(len(archs)), np.zeros((len(archs), 0)))
     from initio.metrics import METRICS

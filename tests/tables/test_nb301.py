@@ -12,8 +12,8 @@ import pytest
 from initio import InputError
 from initio.records import Architecture, Query
 from initio.spaces import DARTS
-from initio.tables import open_benchmark
-from initio.tables.surrogate import PREFIX, Surrogate, code_names
+from initio.tables import open_table
+from initio.tables.nb301 import PREFIX, Surrogate, code_words
 from tests.tables.files import SHARED, needs_data
 
 WEIGHTS = SHARED / "nb301_surrogate_yahpo_v1.npz"
@@ -24,7 +24,7 @@ def slow(arch: Architecture, epoch: int) -> tuple[float, float]:
     codes = json.loads(WEIGHTS.with_name(f"{WEIGHTS.stem}_encoding.json").read_text())
     with np.load(WEIGHTS) as arrays:
         w = {name: arrays[name].astype(float) for name in arrays.files}
-    words = dict.fromkeys(code_names(), "#na#")
+    words = dict.fromkeys(code_words(), "#na#")
     genotype = DARTS.genotype(arch)
     for cell, pairs in (("normal", genotype.normal), ("reduce", genotype.reduce)):
         for place, (op, source) in enumerate(pairs):
@@ -68,34 +68,34 @@ def test_many_at_once_agree_with_number_by_number() -> None:
 def test_one_by_one_is_the_same_to_the_last_digit(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(1)
     archs = [DARTS.sample(rng) for _ in range(60)]
-    benchmark = open_benchmark("nb301", SHARED)
+    benchmark = open_table("nb301", SHARED)
     values, seconds = Surrogate(WEIGHTS).predict(archs, 98)
     for arch, value, cost in zip(archs, values, seconds, strict=True):
-        found = benchmark.validate(Query(arch))
+        found = benchmark.validation(Query(arch))
         assert (found.value, found.seconds) == (value, cost)
-    monkeypatch.setattr("initio.tables.surrogate.BATCH", 7)
+    monkeypatch.setattr("initio.tables.nb301.BATCH", 7)
     assert Surrogate(WEIGHTS).predict(archs, 98)[0].tolist() == values.tolist()
     assert Surrogate(WEIGHTS).predict([], 98)[0].shape == (0,)
 
 
 @needs_data
 def test_nb301_has_no_end_and_no_test_accuracy() -> None:
-    benchmark = open_benchmark("nb301", SHARED)
+    benchmark = open_table("nb301", SHARED)
     arch = DARTS.sample(Random(0))
     assert benchmark.architectures is None
     assert arch in benchmark.validation
-    assert benchmark.report(arch) == {"surrogate": benchmark.validate(Query(arch, 98)).value}
-    assert (benchmark.report.regret(arch), benchmark.report.rank(arch), benchmark.report.optimum()) == (None, None, {})
-    short = open_benchmark("nb301", SHARED, epochs=10)
-    assert short.validate(Query(arch)) == benchmark.validate(Query(arch, 10))
-    assert short.validate(Query(arch)).seconds < benchmark.validate(Query(arch)).seconds
+    assert benchmark.report(arch) == {"surrogate": benchmark.validation(Query(arch, 98)).value}
+    assert (benchmark.report.regret(arch), benchmark.report.rank(arch)) == (None, None)
+    short = open_table("nb301", SHARED, epochs=10)
+    assert short.validation(Query(arch)) == benchmark.validation(Query(arch, 10))
+    assert short.validation(Query(arch)).seconds < benchmark.validation(Query(arch)).seconds
     assert short.report(arch) == benchmark.report(arch)
     with pytest.raises(InputError, match="there are trainings of 1 to 98 epochs, not of 99"):
-        benchmark.validate(Query(arch, 99))
-    with pytest.raises(InputError, match="this benchmark has no measurements on devices"):
-        benchmark.report.hardware(arch)
+        benchmark.validation(Query(arch, 99))
+    with pytest.raises(InputError, match="there are trainings of 1 to 98 epochs, not of 0"):
+        open_table("nb301", SHARED, epochs=0)
     with pytest.raises(InputError, match="nb301 has one data set"):
-        open_benchmark("nb301", SHARED, dataset="c100")
+        open_table("nb301", SHARED, dataset="c100")
 
 
 @needs_data
@@ -108,6 +108,30 @@ def test_files_that_are_not_the_surrogate(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"w_encoding.json does not hold the codes of the surrogate"):
         Surrogate(tmp_path / "w.npz").predict([arch], 98)
     copy(WEIGHTS.with_name(f"{WEIGHTS.stem}_encoding.json"), tmp_path / "w_encoding.json")
-    np.savez(tmp_path / "w.npz", x=np.zeros(3))
-    with pytest.raises(InputError, match=r"w.npz does not hold the weights of the surrogate"):
-        Surrogate(tmp_path / "w.npz").predict([arch], 98)
+    with np.load(WEIGHTS) as file:
+        weights = dict(file)
+    for change, text in [
+        ({"epoch_scale": None}, "it has no array 'epoch_scale'"),
+        ({"epoch_scale": np.array("1")}, "epoch_scale in .*w.npz should be numbers, not <U1"),
+        ({"runtime_shift": np.zeros(3)}, r"runtime_shift in .* should be single numbers, not \(3,\)"),
+        ({"embed_07": np.zeros((2, 10))}, "embed_07 in .* has 2 rows, its codes need more"),
+        ({"embed_07": np.zeros((8, 9))}, r"wide.0.weight in .* should be any x 336 numbers, not \(2, 337\)"),
+        ({"deep.1.1.bias": np.zeros(511)}, r"deep.1.1.bias in .* should be 512 numbers, not \(511,\)"),
+        ({"wide.0.bias": np.full(2, np.nan)}, "wide.0.bias in .* holds a value that is not a finite number"),
+        ({"wide.0.weight": None}, "the surrogate's weights lack a branch"),
+    ]:
+        changed = {name: values for name, values in (weights | change).items() if values is not None}
+        np.savez(tmp_path / "w.npz", **changed)
+        with pytest.raises(InputError, match=text):
+            Surrogate(tmp_path / "w.npz").predict([arch], 98)
+
+
+@needs_data
+@pytest.mark.parametrize("code", [-1, 10**30, "x", None, 1e400])
+def test_codes_that_are_none(tmp_path: Path, code: object) -> None:
+    copy(WEIGHTS, tmp_path / "w.npz")
+    codes = json.loads(WEIGHTS.with_name(f"{WEIGHTS.stem}_encoding.json").read_text())
+    codes[f"{PREFIX}edge_normal_3"]["skip_connect"] = code
+    (tmp_path / "w_encoding.json").write_text(json.dumps(codes))
+    with pytest.raises(InputError, match="does not hold the codes of the surrogate"):
+        Surrogate(tmp_path / "w.npz").predict([DARTS.sample(Random(0))], 98)

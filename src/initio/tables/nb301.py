@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from initio.files import read_text
 from initio.records import Architecture, Observation, Query
 from initio.spaces import DARTS
 from initio.spaces.darts import CELLS, EDGES, NODES, OPS, PER_CELL, SOURCES
-from initio.tables.base import Benchmark, Report, Validation
-from initio.tables.compact import load_arrays
+from initio.tables.base import Report, Table, Validation
+from initio.tables.compact import Arrays
 
 EPOCHS = tuple(range(1, 99))
 PREFIX = "NetworkSelectorDatasetInfo_COLON_darts_COLON_"
@@ -29,16 +29,22 @@ PARTS = ("wide", "deep", "deeper")
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 DIGITS = 6  # of a percent: a matrix product's last bits depend on how many architectures are asked for at once
 BATCH = 4096
+MOST_CODES = 1000  # of one input; the published ones have up to 11
 
 
-def code_names() -> list[str]:
-    """The surrogate's 34 categorical inputs, in order.
+def code_words() -> dict[str, tuple[str, ...]]:
+    """The surrogate's 34 categorical inputs in order, and what an architecture can say for each.
 
-    >>> code_names()[0], code_names()[28], len(code_names())
-    ('edge_normal_0', 'inputs_node_normal_3', 34)
+    >>> words = code_words()
+    >>> len(words), words["inputs_node_normal_3"]
+    (34, ('0_1', '0_2', '1_2'))
     """
-    edges = [f"edge_{cell}_{k}" for cell in CELLS for k in range(len(EDGES))]
-    return edges + [f"inputs_node_{cell}_{node + 2}" for cell in CELLS for node in range(1, NODES)]
+    edges = {f"edge_{cell}_{k}": OPS for cell in CELLS for k in range(len(EDGES))}
+    return edges | {
+        f"inputs_node_{cell}_{node + 2}": tuple(f"{a}_{b}" for a, b in SOURCES[node])
+        for cell in CELLS
+        for node in range(1, NODES)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +58,24 @@ class Surrogate:
 
     @cached_property
     def weights(self) -> dict[str, np.ndarray]:
-        """All arrays, in double precision."""
-        return {name: values.astype(np.float64) for name, values in load_arrays(self.path).items()}
+        """All arrays, in double precision; each layer takes in what the one before it gives out."""
+        arrays = Arrays.read(self.path)
+        weights = {name: arrays.numbers(name) for name in ("epoch_scale", "runtime_scale", "runtime_shift")}
+        inputs = 1  # the epoch
+        for k, codes in enumerate(self.codes.values()):
+            name = f"embed_{k:02}"
+            weights[name] = arrays.numbers(name, None, None)
+            if len(weights[name]) <= max(codes.values()):
+                raise InputError(f"{name} in {self.path} has {len(weights[name])} rows, its codes need more")
+            inputs += weights[name].shape[1]
+        for layers in _layers(arrays).values():
+            width = inputs
+            for layer in layers:
+                weights[f"{layer}.weight"] = arrays.numbers(f"{layer}.weight", None, width)
+                width = len(weights[f"{layer}.weight"])
+                weights[f"{layer}.bias"] = arrays.numbers(f"{layer}.bias", width)
+            arrays.numbers(f"{layers[-1]}.bias", 2)
+        return weights
 
     @cached_property
     def codes(self) -> dict[str, dict[str, int]]:
@@ -63,9 +85,15 @@ class Surrogate:
             raise InputError(f"the surrogate's codes are read from {path}, which is not there")
         try:
             found = json.loads(read_text(path))
-            return {name: {str(k): int(v) for k, v in found[PREFIX + name].items()} for name in code_names()}
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            codes = {
+                name: {word: int(found[PREFIX + name][word]) for word in words} for name, words in code_words().items()
+            }
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise InputError(f"{path} does not hold the codes of the surrogate: {error}") from None
+        largest = max(max(known.values()) for known in codes.values())
+        if not 0 <= min(min(known.values()) for known in codes.values()) <= largest < MOST_CODES:
+            raise InputError(f"{path} does not hold the codes of the surrogate: one is below 0 or above {MOST_CODES}")
+        return codes
 
     def predict(self, archs: Sequence[Architecture], epochs: int) -> tuple[np.ndarray, np.ndarray]:
         """Accuracies in percent and seconds, for many architectures at once."""
@@ -75,7 +103,7 @@ class Surrogate:
         return both[:, 0], both[:, 1]
 
     def _predict(self, codes: np.ndarray, epochs: int) -> np.ndarray:
-        w, layers = self.weights, self._layers
+        w, layers = self.weights, _layers(self.weights)
         embedded = [w[f"embed_{k:02}"][codes[:, k]] for k in range(codes.shape[1])]
         x = np.concatenate([*embedded, np.full((len(codes), 1), epochs * w["epoch_scale"])], 1)
         s = 1 / (1 + np.exp(-sum(self._branch(layers[part], x) for part in PARTS)))
@@ -87,20 +115,10 @@ class Surrogate:
         out: np.ndarray = x @ self.weights[f"{layers[-1]}.weight"].T + self.weights[f"{layers[-1]}.bias"]
         return out
 
-    @cached_property
-    def _layers(self) -> dict[str, list[str]]:
-        """The names of each branch's layers, in order."""
-        names = sorted(name.removesuffix(".weight") for name in self.weights if name.endswith(".weight"))
-        layers = {part: [name for name in names if re.match(rf"{part}\.", name)] for part in PARTS}
-        others = {f"embed_{k:02}" for k in range(len(code_names()))} | {"epoch_scale", "runtime_scale", "runtime_shift"}
-        if not all(layers.values()) or not others <= set(self.weights):
-            raise InputError(f"{self.path} does not hold the weights of the surrogate")
-        return layers
-
     def encode(self, archs: Sequence[Architecture]) -> np.ndarray:
         """(n, 34) codes; an edge that is not there is 0."""
         choices = np.array([DARTS.check(arch).choices for arch in archs], dtype=np.int64).reshape(-1, 2 * PER_CELL)
-        names = code_names()
+        names = list(self.codes)
         codes = np.zeros((len(choices), len(names)), np.int64)
         every = np.arange(len(choices))
         for place, cell in enumerate(CELLS):
@@ -116,6 +134,15 @@ class Surrogate:
                     of_pair = np.array([self.codes[name][f"{a}_{b}"] for a, b in SOURCES[node]])
                     codes[:, names.index(name)] = of_pair[choices[:, start]]
         return codes
+
+
+def _layers(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names of each branch's layers, in order."""
+    found = sorted(name.removesuffix(".weight") for name in names if name.endswith(".weight"))
+    layers = {part: [name for name in found if re.match(rf"{part}\.", name)] for part in PARTS}
+    if not all(layers.values()):
+        raise InputError(f"the surrogate's weights lack a branch: there should be {', '.join(PARTS)}")
+    return layers
 
 
 def _selu(x: np.ndarray) -> np.ndarray:
@@ -137,7 +164,7 @@ class SurrogateValidation(Validation):
 
     def __call__(self, query: Query) -> Observation:
         """The prediction."""
-        value, seconds = self.surrogate.predict([query.architecture], self.epochs_of(query))
+        value, seconds = self.surrogate.predict([query.architecture], self.length(query.epochs))
         return Observation(float(value[0]), float(seconds[0]))
 
 
@@ -160,12 +187,10 @@ class SurrogateReport(Report):
         """Nor its rank."""
         return
 
-    def optimum(self) -> dict[str, float]:
-        """Not known."""
-        return {}
 
-
-def nb301(path: Path) -> Benchmark:
-    """The surrogate's weights are read when they are first needed."""
+def open_nb301(path: Path, epochs: int | None = None) -> Table:
+    """The surrogate's weights are read and checked when they are first needed."""
     surrogate = Surrogate(path)
-    return Benchmark("nb301", DARTS, SurrogateValidation(surrogate), SurrogateReport(surrogate))
+    validation = SurrogateValidation(surrogate)
+    validation = replace(validation, default_epochs=validation.length(epochs))
+    return Table("nb301", DARTS, validation, SurrogateReport(surrogate))

@@ -1,0 +1,169 @@
+"""From a store to a `ScoreTable`: which scores belong together, and all of them in one sweep.
+
+Scores that differ in nothing but the seed of the weights and the batch (the same settings, the same data set, the same
+version of the metric) are draws of one quantity: their mean is a better score, their spread its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from initio.errors import InputError, did_you_mean
+from initio.records import Architecture
+from initio.scores.store import UNRECORDED, Group, Key, Store
+from initio.scores.table import Draw, Flags, Origin, ScoreTable
+from initio.spaces import Space
+
+Chosen = dict[str, list[Group]]  # for each metric, groups that differ in the batch alone
+Wanted = Mapping[str, tuple[Origin, frozenset[Key]]]  # for each metric, how it was made and where it is
+Found = tuple[int, Draw, float | None, str]  # row, draw, value, flag
+
+
+def read_table(
+    store: Store,
+    space: Space,
+    *,
+    pool: Sequence[Architecture] = (),
+    where: Mapping[str, str] | None = None,
+    metrics: Iterable[str] = (),
+) -> ScoreTable:
+    """All draws of all metrics, for the architectures of the pool whose network was scored, or for all that were.
+
+    Args:
+        store: an open store.
+        space: whose scores; a network that it shares with a larger space is found there.
+        pool: architectures as written.
+        where: which scores to take if the store has several kinds, as in {"cells": "5"}.
+        metrics: names; by default all that the store has.
+    """
+    home = space.canonical(space.sample(Random(0))).space  # nb101 for nb1shot1: a network is scored once for both
+    table = read_all(store, space.name, home=home, where=where, metrics=metrics)
+    pairs = [(arch, arch) for arch in sorted(table.networks)]
+    if pool:
+        pairs = [(arch, same) for arch in pool if (same := space.canonical(arch)) in table.networks]
+    return table.spread(pairs)
+
+
+def read_all(
+    store: Store,
+    space: str,
+    *,
+    home: str | None = None,
+    where: Mapping[str, str] | None = None,
+    metrics: Iterable[str] = (),
+) -> ScoreTable:
+    """Every architecture that has a score, as the store has it: costs and networks stand in rows of their own."""
+    chosen = choose(store.groups(), space, where or {}, metrics, home=home)
+    wanted = {metric: (_origin(groups), frozenset(group.key for group in groups)) for metric, groups in chosen.items()}
+    return fill(store, wanted)
+
+
+def _origin(groups: Sequence[Group]) -> Origin:
+    return Origin(groups[0].settings, groups[0].source, groups[0].version)
+
+
+def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = None) -> ScoreTable:
+    """The values under these keys, of all architectures or `among` some; where an origin names draws, those alone."""
+    metric_of = {key: metric for metric, (_, keys) in wanted.items() for key in keys}
+    row_of: dict[tuple[str, str], int] = {}  # an architecture by its texts, which are quick to compare
+    found: dict[str, list[Found]] = {metric: [] for metric in wanted}
+    for key, choices, seed, value, flag in store.rows({key[0] for key in metric_of}, among):
+        if key in metric_of:
+            row = row_of.setdefault((key[0], choices), len(row_of))
+            found[metric_of[key]].append((row, (seed, key[2]), value, flag))
+    columns, flags, origins = {}, {}, {}
+    for metric, (origin, _) in wanted.items():
+        draws = origin.draws or tuple(sorted({draw for _, draw, _, _ in found[metric]}))
+        columns[metric], flags[metric] = _column(found[metric], draws, len(row_of))
+        origins[metric] = replace(origin, draws=draws)
+    return ScoreTable.of((store.architecture(*texts) for texts in row_of), columns, flags, origins)
+
+
+def _column(found: Sequence[Found], draws: Sequence[Draw], rows: int) -> tuple[np.ndarray, Flags]:
+    place = {draw: number for number, draw in enumerate(draws)}
+    column = np.full((len(draws), rows), np.nan)
+    flags = {}
+    for row, draw, value, flag in found:
+        if draw in place and value is not None:
+            column[place[draw], row] = value
+        if draw in place and flag:
+            flags[place[draw], row] = flag
+    return column, flags
+
+
+# --- which scores -----------------------------------------------------
+
+
+def choose(
+    groups: Sequence[Group],
+    space: str,
+    where: Mapping[str, str],
+    metrics: Iterable[str] = (),
+    *,
+    home: str | None = None,
+) -> Chosen:
+    """For each metric the one kind of scores that `where` leaves; several are an error that names the difference.
+
+    `home` is the space that the networks' scores are filed under, if it is not `space` itself; costs never are.
+    """
+    from initio.metrics import METRICS
+
+    filed_under = {True: space, False: home or space}
+    mine = [group for group in groups if group.space == filed_under[group.counted]]
+    if not mine:
+        held = ", ".join(sorted({group.space for group in groups})) or "no scores"
+        raise InputError(f"the store has no scores of {space}: it has {held}")
+    _check_where(mine, where)
+    fitting = [group for group in mine if _fits(group, where)]
+    if not fitting:
+        shown = ",".join(f"{name}={value}" for name, value in where.items())
+        raise InputError(f"the store has no scores of {space} with {shown}")
+    by_metric: Chosen = {}
+    for group in fitting:
+        by_metric.setdefault(group.metric, []).append(group)
+    own = [name for name in by_metric if name not in METRICS]
+    wanted = list(metrics) or [*(name for name in METRICS if name in by_metric), *own]
+    if unknown := [name for name in wanted if name not in by_metric]:
+        raise InputError(f"the store has no scores of {unknown[0]!r}: {did_you_mean(unknown[0], list(by_metric))}")
+    return {name: _only(by_metric[name]) for name in wanted}
+
+
+def _only(groups: list[Group]) -> list[Group]:
+    newest = max(group.version for group in groups)
+    groups = [group for group in groups if group.version == newest]
+    if len({(group.settings, group.source or group.data) for group in groups}) == 1:
+        return groups
+    facts = [_facts(group) for group in groups]
+    for name in dict.fromkeys(name for fact in facts for name in fact):
+        values = sorted({fact.get(name, "") for fact in facts})
+        if len(values) > 1:
+            raise InputError(
+                f"the store has several scores of {groups[0].metric}, with {name} = {', '.join(values)}: "
+                f"choose with --where {name}={values[-1]}"
+            )
+    raise AssertionError("two groups with the same key")
+
+
+def _facts(group: Group) -> dict[str, str]:
+    """What tells groups apart, as text; the data last, since its fingerprint says least."""
+    facts = {name: str(value) for name, value in group.settings}
+    if not group.counted:
+        facts = UNRECORDED | facts
+    return facts | {"source": group.source, "data": group.data}
+
+
+def _check_where(groups: Sequence[Group], where: Mapping[str, str]) -> None:
+    names = sorted(set().union(*(_facts(group) for group in groups)))
+    for name in where:
+        if name not in names:
+            raise InputError(f"scores have no setting {name!r}: {did_you_mean(name, names)}")
+
+
+def _fits(group: Group, where: Mapping[str, str]) -> bool:
+    """Costs have neither data nor most settings: what a group lacks does not exclude it."""
+    facts = {name: value for name, value in _facts(group).items() if value or name not in ("source", "data")}
+    return all(facts.get(name, value) == value for name, value in where.items())
