@@ -64,20 +64,6 @@ class Walk:
     apply: Apply = call
 
 
-class OneShot(Protocol):
-    """What a supernet needs of a space: its categoricals, and its graph around a sample."""
-
-    @property
-    def relaxation(self) -> Sequence[Sized]:
-        """The categoricals."""
-
-    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
-        """The settings with width and depth."""
-
-    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
-        """The graph with `Mixed` steps."""
-
-
 class Supernet(nn.Module):
     """The one-shot network of a space.
 
