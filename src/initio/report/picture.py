@@ -33,6 +33,7 @@ COLOURS = {  # colours that the colour-blind can tell apart, after Okabe and Ito
 NODE_SIZE, LABEL_SIZE, HEAD_SIZE, REMARK_SIZE = 9.0, 7.5, 9.5, 7.5  # of the type, in points
 MARGIN, BETWEEN, PAGE = 8.0, 26.0, 520.0  # points; cells stand side by side while they fit a page
 ARROW = 5.5
+MOST_NODES = 500  # of a picture; it takes seconds for as many, and nobody could read it
 MOST_PIXELS = 30_000  # of a side of a PNG; a longer picture gets a lower resolution
 
 
@@ -54,6 +55,11 @@ def save_picture(cells: Sequence[Cell], path: str | Path, title: str = "") -> No
     _write(path, _render(cells, title, path.suffix.lower()[1:]))
 
 
+def is_drawable(cells: Sequence[Cell]) -> bool:
+    """Whether the cells are few and small enough for a picture."""
+    return sum(len(cell.nodes) for cell in cells) <= MOST_NODES
+
+
 def svg_text(cells: Sequence[Cell], title: str = "") -> str:
     """The same figure as SVG text, for notebooks and web pages."""
     return _render(cells, title, "svg").decode()
@@ -70,6 +76,8 @@ def _write(path: Path, content: bytes) -> None:
 def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
     import matplotlib as mpl
 
+    if not is_drawable(cells):
+        raise InputError(f"a picture shows at most {MOST_NODES} nodes: draw these cells in the terminal")
     settings: dict[Any, Any] = {
         "font.family": ["sans-serif"],
         "font.sans-serif": FONTS,
