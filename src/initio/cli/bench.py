@@ -7,10 +7,10 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from initio.cli.progress import Reporter
 from initio.errors import InputError
 from initio.files import write_text
 
@@ -64,7 +64,6 @@ class BenchCommand:
 
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
-        from initio.cli.progress import Reporter
         from initio.report.curves import save_curves
         from initio.runs.compare import curves, run_all, summarise
 
@@ -76,11 +75,11 @@ class BenchCommand:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
         journal = folder / f"unfinished-{key}.jsonl"
-        total, heard = len(searches) * self.seeds, count(1)
         with Reporter() as reporter:
+            count = reporter.counter("runs", len(searches) * self.seeds)
             outcomes = run_all(
                 setup, searches, range(self.seeds), workers=self.workers, journal=journal,
-                on_outcome=lambda outcome: reporter.outcome(next(heard), total, outcome),
+                on_outcome=lambda outcome: count(f"{outcome.search}: {outcome.validation:.2f}"),
             )  # fmt: skip
         rows = summarise(outcomes)
         title = self._title(setup, searches)

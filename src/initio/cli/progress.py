@@ -1,86 +1,120 @@
-"""What a long command says on stderr while it works: bars in a terminal, a line now and then elsewhere."""
+"""How far a long work is: bars on a terminal, elsewhere a line on stderr now and then, and nothing once it is over."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
+from initio.cli.units import duration
 from initio.records import Architecture
 from initio.spaces import Space
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from initio.runs.compare import Outcome
     from initio.runs.search import SearchStarted
-    from initio.scores.pool import Progress as ScoringProgress
+    from initio.scores.pool import ScoringProgress
     from initio.training import TrainingProgress
 
+
 EVERY = 10.0  # seconds between two lines, where there is no terminal
+REDRAWN = 0.1  # seconds between two drawings of the bars
 
 
 class Reporter:
-    """The one reporter: `show` takes note of how far a piece of work is."""
+    """Shows the work inside a `with` block; behind it, and after Ctrl-C, the terminal is as it was."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        console = Console(stderr=True)
-        self._bars: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._last = self._start = time.monotonic()
-        if console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
-            self._bars = Progress(*columns, console=console, transient=True)
+        self.bars: Bars | None = None
+        self.tasks: dict[str, TaskID | None] = {}  # those that were shown, with their bars
+        self.began: dict[str, tuple[float, int]] = {}  # when a task began, and how far it was
+        self.shown = time.monotonic()
+        self.every = EVERY
+        self.trained = 0
 
     def __enter__(self) -> Self:
-        if self._bars:
-            self._bars.start()
+        if sys.stderr.isatty():
+            self.bars, self.every = _bars(), REDRAWN
+            self.bars.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bars:
-            self._bars.stop()
+        if self.bars is not None:
+            self.bars.stop()
 
-    def show(self, work: str, done: int, total: int | None, text: str) -> None:
-        """So much of the work is done; the last piece is always told."""
-        if self._bars:
-            if work not in self._tasks:
-                self._tasks[work] = self._bars.add_task(work, total=total, text="")
-            self._bars.update(self._tasks[work], completed=done, total=total, text=text)
-        elif done == total or time.monotonic() - self._last > EVERY:
-            self._last = time.monotonic()
-            print(f"{work}: {text}", file=sys.stderr, flush=True)
+    def show(self, task: str, done: int, total: int | None = None, text: str = "") -> None:
+        """Takes note of how far a task is."""
+        now = time.monotonic()
+        self.began.setdefault(task, (now, done))
+        ends_what_was_shown = done == total and task in self.tasks
+        if now - self.shown < self.every and not ends_what_was_shown:
+            return
+        self.shown = now
+        state = self.state(task, done, total, text)
+        if self.bars is None:
+            self.tasks[task] = None
+            print(f"{task}: {state}", file=sys.stderr, flush=True)
+            return
+        bar = self.tasks.get(task)
+        if bar is None:
+            bar = self.tasks[task] = self.bars.add_task(task, total=total, text="")
+        self.bars.update(bar, completed=done, total=total, text=state, refresh=True)
+
+    def counter(self, task: str, total: int) -> Callable[[str], None]:
+        """Shows a task one further with each call."""
+        numbers = count(1)
+        return lambda text: self.show(task, next(numbers), total, text)
+
+    def state(self, task: str, done: int, total: int | None, text: str = "") -> str:
+        """How far, how much longer, and what there is to say."""
+        start, first = self.began[task]
+        parts = [f"{done:,}"]
+        if total is not None:
+            parts = [f"{done:,} of {total:,}"]
+            if done > first:
+                left = (time.monotonic() - start) / (done - first) * (total - done)
+                parts.append(f"{duration(left)} left")
+        return ", ".join([*parts, *filter(None, [text])])
 
     def note(self, sentence: str) -> None:
-        """Something the user should know."""
-        if self._bars:
-            self._bars.console.print(sentence, markup=False, highlight=False)
-        else:
+        """Something that the user should know, and that stays."""
+        if self.bars is None:
             print(sentence, file=sys.stderr, flush=True)
+        else:
+            self.bars.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
-    def scoring(self, at: ScoringProgress) -> None:
-        """Many architectures, scored or counted."""
-        self.show(at.phase, at.done, at.total, state(at))
+    def scoring(self, progress: ScoringProgress) -> None:
+        """A pool that is being scored."""
+        parts = [f"{progress.rate:.1f} a second"] * (progress.done > 0)
+        if progress.restarts:
+            parts.append(f"workers restarted {progress.restarts} times")
+        self.show(progress.phase, progress.done, progress.total, ", ".join(parts))
 
-    def training(self, number: int, at: TrainingProgress) -> None:
-        """A network that is being trained."""
+    def training(self, at: TrainingProgress) -> None:
+        """The network that is being trained: its epochs and batches begin anew with the next one."""
+        if at.epoch == 1 and at.batch == 1:
+            self.trained += 1
+            self.began.pop("training", None)
         done, total = (at.epoch - 1) * at.batches + at.batch, at.epochs * at.batches
-        text = f"epoch {at.epoch} of {at.epochs}, loss {at.loss:.2f}, {at.accuracy:.0f} %, {duration(at.left)} left"
-        self.show(f"training {number}", done, total, text)
+        where = f"network {self.trained}, epoch {at.epoch} of {at.epochs}, loss {at.loss:.2f}, {at.accuracy:.0f} %"
+        self.show("training", done, total, where)
 
-    def outcome(self, done: int, total: int, last: Outcome) -> None:
-        """A comparison of searches, run by run."""
-        self.show(
-            "runs", done, total, f"{done} of {total}{self.left(done, total)}; {last.search}: {last.validation:.2f}"
-        )
 
-    def left(self, done: int, total: int) -> str:
-        """How long the rest takes, judged by what was done since the beginning."""
-        return f", {duration((time.monotonic() - self._start) / done * (total - done))} left"
+def _bars() -> Bars:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
 
 
 class SearchReporter(Reporter):
@@ -88,7 +122,6 @@ class SearchReporter(Reporter):
 
     started: SearchStarted
     steps: list[Any]
-    trained = 0
 
     def progress(self, what: Any) -> None:
         """What `initio.search` tells its `on_progress`."""
@@ -101,26 +134,26 @@ class SearchReporter(Reporter):
         elif isinstance(what, str):
             self.note(what)
         elif isinstance(what, TrainingProgress):
-            self.trained += what.epoch == 1 and what.batch == 1
-            self.training(self.trained, what)
+            self.training(what)
         else:
             self.scoring(what)
 
     def step(self, step: Any) -> None:
-        """A step of the search: how many, how long, what it found, which choice leads."""
-        self.steps.append(step)
+        """A step of the search: what it found, and which choice leads."""
         search, problem = self.started.search, self.started.problem
-        done, total = len(self.steps), search.n_steps(problem)
-        parts = [str(done)]
-        if total is not None:
-            new = done - len(self.started.done)
-            parts = [f"{done}/{total}" + self.left(new, total - done + new)]
+        self.steps.append(step)
+        parts = [step.told()]
         if step.restart is not None:
-            parts.append(f"restart {step.restart + 1}")
-        parts.append(step.told())
-        if (self._bars or done == total) and (leading := search.leading(problem, self.steps)) is not None:
-            parts.append("leading: " + operations(problem.space, leading))
-        self.show("step", done, total, ", ".join(filter(None, parts)))
+            parts.insert(0, f"restart {step.restart + 1}")
+        self.show("step", len(self.steps), search.n_steps(problem), ", ".join(parts))
+
+    def state(self, task: str, done: int, total: int | None, text: str = "") -> str:
+        """Asked for only when it is shown: to know who leads takes time."""
+        if task == "step":
+            leading = self.started.search.leading(self.started.problem, self.steps)
+            if leading is not None:
+                text += ", leading: " + operations(self.started.problem.space, leading)
+        return super().state(task, done, total, text)
 
 
 def operations(space: Space, arch: Architecture) -> str:
@@ -132,31 +165,3 @@ def operations(space: Space, arch: Architecture) -> str:
     """
     labels = Counter(edge.label for cell in space.cells(arch) for edge in cell.edges if edge.label)
     return ", ".join(f"{count} {label}" for label, count in labels.most_common())
-
-
-def state(at: ScoringProgress) -> str:
-    """How far, how fast, how long.
-
-    >>> from initio.scores.pool import Progress
-    >>> state(Progress("scoring", done=100, total=5260, known=3, seconds=20.0))
-    '100 of 5,260, 5.0 a second, 17 min left'
-    """
-    text = f"{at.done:,} of {at.total:,}"
-    if at.left is not None:
-        text += f", {at.rate:.1f} a second, {duration(at.left)} left"
-    if at.restarts:
-        text += f", workers restarted {at.restarts} times"
-    return text
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> duration(42.2), duration(1000), duration(20_000)
-    ('42 s', '17 min', '5.6 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

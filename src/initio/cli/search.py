@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -10,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from initio.cli.units import amount, seconds
 from initio.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,31 +143,3 @@ class SearchCommand:
     def _report(result: SearchResult, folder: Path) -> None:
         print(result)
         print(f"run     {folder}  (draw it again: initio show {quote(str(folder))})")
-
-
-def amount(option: str, text: str | None) -> int | None:
-    """`4M`, `500k`, `1.5G` or a plain number.
-
-    >>> amount("--max-params", "1.5M")
-    1500000
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kMG]?)", text.strip())
-    if not match:
-        raise InputError(f"{option}: expected an amount such as 4M, 500k or 120000, got {text!r}")
-    return round(float(match[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]])
-
-
-def seconds(option: str, text: str | None) -> float | None:
-    """`20ms`, `0.5s` or `300us`.
-
-    >>> seconds("--max-latency", "20ms")
-    0.02
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)", text.strip())
-    if not match or not float(match[1]):
-        raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
-    return float(match[1]) / {"us": 1e6, "ms": 1e3, "s": 1}[match[2]]

@@ -13,9 +13,8 @@ from initio.records import Architecture, from_json
 from initio.runs.folder import load
 from initio.searches import SearchResult
 from initio.searches.restarts import stability
-from initio.spaces import Genotype, NetworkSettings, get_space, parse
+from initio.spaces import NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
-from initio.spaces.darts import DARTS
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class ShowCommand:
             print(f"{name:<{width}}  {value}")
 
 
-def read_architecture(text: str) -> Architecture | Genotype:
+def read_architecture(text: str) -> Architecture:
     """The architecture that the user names: notation, published cell, JSON file or run folder."""
     path = Path(text)
     if _is_folder(text):
@@ -85,9 +84,7 @@ def _is_folder(text: str) -> bool:
         return False
 
 
-def _describe(shown: Architecture | Genotype) -> tuple[tuple[Cell, ...], dict[str, object]]:
-    if isinstance(shown, Genotype):
-        return shown.cells(), {"space": "outside darts (published cell)", "notation": str(shown)}
+def _describe(shown: Architecture) -> tuple[tuple[Cell, ...], dict[str, object]]:
     space = get_space(shown.space)
     facts: dict[str, object] = {"space": space.name, "notation": space.format(shown)}
     if (canonical := space.canonical(shown)) != shown:
@@ -126,14 +123,6 @@ def classes_of(text: str) -> int:
     return known or NetworkSettings.classes
 
 
-def _cost(shown: Architecture | Genotype, classes: int) -> dict[str, object]:
-    from initio.networks.cost import count
-
-    settings = NetworkSettings(prune=False, classes=classes)
-    if isinstance(shown, Genotype):
-        graph = shown.network(settings, *DARTS.size(settings))
-    else:
-        space = get_space(shown.space)
-        graph = space.network(shown, settings)
-    cost = count(graph, settings)
+def _cost(shown: Architecture, classes: int) -> dict[str, object]:
+    cost = get_space(shown.space).cost(shown, NetworkSettings(prune=False, classes=classes))
     return {"parameters": f"{cost.parameters:,}", "FLOPs": f"{cost.flops:,}", "layers": cost.layers}

@@ -181,12 +181,13 @@ class RunFolder:
 
     def finish(self, result: SearchResult, space: Space | None = None) -> None:
         """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there."""
-        from initio.report import save_picture
+        from initio.report import is_drawable, save_picture
 
         home = space or get_space(result.space)
         write_text(self.folder / "architecture.txt", home.format(result.best) + "\n")
-        for suffix in ("svg", "png"):
-            save_picture(home.cells(result.best), self.folder / f"cell.{suffix}")
+        cells = home.cells(result.best)
+        for suffix in ("svg", "png") * is_drawable(cells):
+            save_picture(cells, self.folder / f"cell.{suffix}")
         write_text(self.result_path, to_json(result, indent=2) + "\n")
 
     def result(self) -> SearchResult:

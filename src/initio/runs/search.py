@@ -213,13 +213,13 @@ class _Work:
     def _scores(self, folder: Path) -> ScoreTable:
         """Of a random pool, at initialisation."""
         from initio.metrics import Options
-        from initio.scores.pool import Job, sample, score_pool
+        from initio.scores.pool import ScoringJob, sample, score_pool
         from initio.scores.read import read_table
         from initio.scores.store import Store
 
         space, seed = self.problem.graphs, self.plan.seed
         connected = [arch for arch in sample(space, self.plan.pool or 0, seed) if space.connected(arch)]
-        job = Job(space, self.problem.batch(seed), METRICS, self.problem.network, Options(), seed)
+        job = ScoringJob(space, self.problem.batch(seed), METRICS, self.problem.network, Options(), seed)
         with Store(folder / "scores.db") as store:
             score_pool(job, connected, store, on_progress=self._tell)
             return read_table(store, space, pool=connected)

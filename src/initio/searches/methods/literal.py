@@ -128,7 +128,7 @@ class LiteralNasi(TraceSearch[Sampled]):
         t = number - self.probes + 1
         rng = np.random.default_rng([seed, number])
         batch = problem.batch(int(rng.integers(2**31)))
-        g = noise(supernet.space.relaxation, rng)
+        g = noise(relaxed(problem.graphs).relaxation, rng)
         choices = tuple(int(np.argmax(row)) for row in g)
         if t < 1:
             T, _ = _measure(supernet, batch, choices, all_options=False)
