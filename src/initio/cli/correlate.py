@@ -54,12 +54,14 @@ class CorrelateCommand:
 
         name, column = split_target(self.target)
         table = open_compact(name, self.data)
-        metrics = [part.strip() for part in self.metrics.split(",")] if self.metrics else []
+        metrics = [name.strip() for name in (self.metrics or "").split(",") if name.strip()]
         with Store(find_store(self.store), read_only=True) as store:
             relation = relate(
                 store, table, column, where=where_clause(self.where), metrics=metrics, only=self._only(table)
             )
-        fit = None if self.fit is None else table.column(self.fit)[list(relation.rows)]
+        fit = relation.target
+        if self.fit is not None:
+            fit = table.column(self.fit)[list(relation.rows)]
         metric_rows = _metric_rows(relation, self.top)
         bound_rows = [asdict(row) for row in relation.bounds(fit, t=self.t)]
         if self.json:
@@ -95,8 +97,10 @@ def where_clause(text: str | None) -> dict[str, str]:
     >>> where_clause("cells=5, batch_norm=frozen")
     {'cells': '5', 'batch_norm': 'frozen'}
     """
+    if not text:
+        return {}
     out: dict[str, str] = {}
-    for part in (text or "").split(",") if text else []:
+    for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
             raise InputError(f"--where must look like cells=5,batch_norm=frozen, not {text!r}")
@@ -145,8 +149,9 @@ def _print_bounds(rows: list[dict[str, Any]], fitted: str) -> None:
     width = max(len(row["metric"]) for row in rows)
     print(f"{'M':<{width}}  {'bound':<14}  spearman  kendall      ν     s")
     for row in rows:
-        by = row["trade_off"]
-        free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}" if by else ""
+        by, free = row["trade_off"], ""
+        if by:
+            free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}"
         print(
             f"{row['metric']:<{width}}  {row['bound']:<14}  {_number(row['spearman']):>8}  "
             f"{_number(row['kendall']):>7}  {free}".rstrip()
@@ -165,4 +170,6 @@ def _print_between(relation: Relation) -> None:
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}"
