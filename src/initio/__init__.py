@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from initio.spaces import parse as parse
     from initio.spaces import space as space
     from initio.spaces import space_of_modules as space_of_modules
+    from initio.spaces.exports import export as export
 
 _HOME = {  # public name -> module and name there
     "InputError": "initio.errors:InputError",
@@ -52,6 +53,7 @@ _HOME = {  # public name -> module and name there
     "parse": "initio.spaces:parse",
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
+    "export": "initio.spaces.exports:export",
     "build": "initio.spaces:build",
     "optimise": "initio.runs.api:optimise",
     "Dataset": "initio.data:Dataset",

@@ -153,6 +153,8 @@ def test_behind_two_hyphens_are_words() -> None:
         ("soup --loud=yes", "--loud takes no value"),
         ("soup --no-loud=yes", "--no-loud takes no value"),
         ("soup --config", "--config needs the name of a file"),
+        ("soup --print-config=no", "--print-config takes no value"),
+        ("soup --help=me", "--help takes no value"),
         ("soup --geusts 3", "--geusts is not an option of initio cook: did you mean --guests?"),
         ("soup --guest=3", "--guest is not an option of initio cook: did you mean --guests?"),
         ("soup -x", "-x is not an option of initio cook"),

@@ -38,6 +38,7 @@ def fail(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("initio.cli.progress.EVERY", 1e9)  # silent on a busy machine too
     return tmp_path
 
 

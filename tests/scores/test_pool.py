@@ -211,12 +211,11 @@ def build(width: int) -> torch.nn.Module:
 
 
 def test_a_space_of_your_own(store: Store) -> None:
-    own = initio.space("tiny", build, width=[2, 3, 4])
+    own, size = initio.space("tiny", build, width=[2, 3, 4]), NetworkSettings(shape=BATCH.shape)
     pool = list(everything(own))
-    network = NetworkSettings(shape=BATCH.shape)
-    ended = score_pool(job(("grad", "params"), space=own, network=network), pool, store)
+    ended = score_pool(job(("grad", "params"), space=own, network=size), pool, store)
     assert [progress.done for progress in ended] == [3, 3]
-    params = pool_table(job(("params",), space=own, network=network), pool, store)["params"].tolist()
+    params = pool_table(job(("params",), space=own, network=size), pool, store)["params"].tolist()
     assert params == [sum(p.numel() for p in build(width).parameters()) for width in (2, 3, 4)]
 
 

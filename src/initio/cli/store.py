@@ -105,7 +105,8 @@ def _print_groups(groups: list[Group]) -> None:
         print("  " + ", ".join(f"{name}={value}" for name, value in settings))  # type: ignore[attr-defined]
         for g in metrics:
             networks = f"{g.architectures:>9,} networks" + f" x {g.seeds} seeds" * (g.seeds > 1)
-            print(f"  {g.metric:<{width}}  version {g.version}  {networks}  {g.undefined:,} undefined, {g.flagged:,} flagged")
+            missing = f"{g.undefined:,} undefined, {g.flagged:,} flagged"
+            print(f"  {g.metric:<{width}}  version {g.version}  {networks}  {missing}")
 
 
 def _print_differences(a: Path, b: Path) -> int:

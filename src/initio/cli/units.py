@@ -97,3 +97,23 @@ def columns(facts: Mapping[str, object], indent: str = "") -> str:
     """
     width = max(map(len, facts))
     return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())
+
+
+def names(text: str | None) -> list[str]:
+    """Names with commas between them.
+
+    >>> names("grad, trace,"), names(None)
+    (['grad', 'trace'], [])
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number, or a dash where there is none.
+
+    >>> number(0.12345), number(None)
+    ('0.123', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}"

@@ -45,7 +45,7 @@ def measure(
     Args:
         arch: any architecture of the space.
         batch: what the network sees; its classes and shape are those of the network.
-        metrics: names, or `all`.
+        metrics: names, metrics of your own, or `all`.
         space: by default the one that the architecture names.
         network: how networks are built; with `prune=False` everything is measured on the architecture as written.
         options: how metrics are measured, but for their seed.

@@ -133,7 +133,7 @@ def score(
     Args:
         model: any `nn.Module` that maps a batch of inputs to logits, an architecture, or its text.
         batch: a `Batch`, a pair (inputs, labels), or a loader, whose first batch is taken.
-        metrics: names, or `all`.
+        metrics: names, metrics of your own, or `all`.
         options: how metrics are measured.
         seed: of the weights of an architecture's network, and of the metrics that draw random numbers on it.
         repeats: how many initialisations are scored. The first one of a module is its own; for the others every layer

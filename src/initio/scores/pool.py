@@ -302,10 +302,10 @@ def missing(
 def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
     """The evaluations of one architecture."""
     part, arch = job.parts[task.part], task.architecture
-    metrics = [metric for metric in part.metrics if metric.name in task.metrics]  # no names: a worker may not know them
     space, network = home_of(job.space, arch), job.space.resolve(job.network)
     versions = {metric.name: metric.version for metric in part.metrics}
     made = part.settings
+    metrics = [metric for metric in part.metrics if metric.name in task.metrics]  # a worker knows no others by name
     out = []
     for seed in task.seeds:
         values = measure(
