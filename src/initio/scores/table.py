@@ -12,7 +12,7 @@ import numpy as np
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture, Settings
-from initio.scores.notebook import data_frame, html_table
+from initio.report.notebook import data_frame, html_table
 from initio.spaces import get_space
 
 SHOWN = 10  # rows of a table in a notebook
