@@ -16,7 +16,7 @@ import pytest
 
 from initio.records import Architecture
 from initio.spaces import NB101
-from initio.spaces.nb101 import OPS
+from initio.spaces.modelspec import OPS
 from initio.tables.convert.tfrecord import masked_crc32c
 
 SHARED = Path(os.environ.get("INITIO_DATA") or Path(__file__).parents[3] / "shared" / "data")

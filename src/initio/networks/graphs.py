@@ -148,7 +148,8 @@ def prune(cell: Graph) -> Graph:
 
 def _kept(n_inputs: int, steps: dict[int, Step], output: int) -> Graph:
     """The graph of the steps that the output depends on, renumbered."""
-    kept = sorted(reached([output], lambda number: steps[number].inputs if number in steps else ()) & steps.keys())
+    reads = dict[int, tuple[int, ...]].fromkeys(range(n_inputs), ()) | {n: step.inputs for n, step in steps.items()}
+    kept = sorted(reached([output], reads.__getitem__) & steps.keys())
     renumber = {i: i for i in range(n_inputs)} | {old: n_inputs + new for new, old in enumerate(kept)}
     return Graph(
         n_inputs,

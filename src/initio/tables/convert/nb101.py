@@ -22,7 +22,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.spaces import NB101
-from initio.spaces.nb101 import INPUT, MAX_VERTICES, OPS, OUTPUT
+from initio.spaces.modelspec import INPUT, MAX_VERTICES, OPS, OUTPUT
 from initio.tables.convert.tfrecord import records
 
 HASHES_CHECKED = 200  # cells whose hash is computed again
