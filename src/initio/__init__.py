@@ -1,6 +1,6 @@
 """Initio finds good neural networks before any training.
 
-The public names below are imported when they are first used, so `import initio` costs nothing.
+The public names below are imported when they are first used, so `import initio` costs next to nothing.
 
 >>> import initio
 >>> arch = initio.parse("|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|")
@@ -14,12 +14,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from initio.records import Architecture
+
 if TYPE_CHECKING:
     from initio.data import Dataset as Dataset
     from initio.data import load as load_data  # noqa: F401
     from initio.data import noise as noise
     from initio.errors import InputError as InputError
-    from initio.records import Architecture as Architecture
     from initio.records import Batch as Batch
     from initio.records import Evaluation as Evaluation
     from initio.records import from_json as from_json
@@ -93,3 +94,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _picture(arch: Architecture) -> str | None:
+    """The cells of an architecture, for notebooks."""
+    from initio.errors import InputError
+    from initio.report import svg_text
+    from initio.spaces import get_space
+
+    try:
+        return svg_text(get_space(arch.space).cells(arch))
+    except InputError:  # its space goes by no name, or its cells are too large to draw: the plain text will do
+        return None
+
+
+Architecture._repr_svg_ = _picture

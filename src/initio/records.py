@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import field as record_field
 from functools import cache, cached_property
@@ -55,6 +55,7 @@ class Architecture:
     choices: tuple[int, ...]
 
     kind: ClassVar[str] = "architecture"
+    _repr_svg_: ClassVar[Callable[[Architecture], str | None]]  # handed in by `initio`: a record knows no pictures
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", tuple(_whole(choice, "a choice") for choice in self.choices))

@@ -18,7 +18,7 @@ import initio
 from initio import Architecture, InputError, NetworkSettings, get_space, noise
 from initio.autodiff import fused
 from initio.autodiff.threads import one_thread
-from initio.metrics import Options, evaluate
+from initio.metrics import Metric, Options, evaluate
 from initio.scores.files import COLUMNS, check_export, export
 from initio.scores.pool import (
     ScoringJob,
@@ -42,7 +42,7 @@ SMALL = NetworkSettings(channels=2, cells=1, shape=BATCH.shape)
 METRICS = ("grad", "trace", "kappa", "naswot")
 
 
-def job(metrics: tuple[str, ...] = METRICS, **changes: object) -> ScoringJob:
+def job(metrics: tuple[str | Metric, ...] = METRICS, **changes: object) -> ScoringJob:
     return replace(ScoringJob(NB201, BATCH, metrics, SMALL, Options()), **changes)  # type: ignore[arg-type]
 
 
@@ -186,6 +186,15 @@ def test_workers_and_order_do_not_change_a_bit(tmp_path: Path) -> None:
     assert [p.done for p in seen if p.phase == "scoring"] == list(range(ended[-1].total + 1))
     assert ended[-1].rate > 0
     assert ended[-1].left == 0
+
+
+def test_a_metric_of_ones_own_reaches_the_workers(store: Store) -> None:
+    """Nobody else knows it: it travels with the job."""
+    largest = Metric("largest", "max x", "here", True, frozenset(), lambda at: float(at.x.max()))
+    ended = score_pool(job((largest, "trace")), sample(NB201, 3, seed=0), store, workers=2)
+    assert ended[0].done == 3
+    table = pool_table(job((largest, "trace")), sample(NB201, 3, seed=0), store)
+    assert table["largest"].tolist() == [float(BATCH.x.max())] * 3
 
 
 def test_global_state_is_left_alone(store: Store) -> None:

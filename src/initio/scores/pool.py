@@ -43,7 +43,7 @@ class ScoringJob:
 
     space: Space
     batch: Batch = field(repr=False)
-    metrics: tuple[str, ...]
+    metrics: tuple[str | Metric, ...]
     network: NetworkSettings
     options: Options
     seed: int = 0
