@@ -151,6 +151,8 @@ class SearchResult:
         known = decode_fields(cls, data)
         if not known["chosen"]:
             raise InputError("nothing was chosen")
-        kinds = steps_of(known["method"])
-        steps = tuple(decode_step(kinds, row) for row in decode(list, data.get("steps"), "steps"))
-        return cls(**known, steps=steps)
+        steps = decode(list, data.get("steps"), "steps")
+        if steps:
+            kinds = steps_of(known["method"])
+            steps = [decode_step(kinds, step) for step in steps]
+        return cls(**known, steps=tuple(steps))
