@@ -159,7 +159,7 @@ def _print_summary(table: ScoreTable) -> None:
     width = max(map(len, table.metrics), default=0)
     print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
     for name in table.metrics:
-        numbers, why = table.each(name), Counter(table.reasons(name))
+        numbers, why = table.each(name), Counter(table.missing(name).values())
         numbers = numbers[~np.isnan(numbers)]
         median, reason = "none", ""
         if len(numbers):
