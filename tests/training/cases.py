@@ -29,13 +29,12 @@ def training(
     *,
     folder: Path | None = None,
     space: Space = MLP,
-    network: NetworkSettings | None = None,
+    network: NetworkSettings = THIN,
     **settings: object,
 ) -> Training:
     """On a few of the digits: an epoch has 5 updates."""
     chosen = TrainingSettings(**{"epochs": 2, "samples": 400} | settings)  # type: ignore[arg-type]
-    sizes = {MLP: THIN, NB201: TINY}
-    return Training(space, digits, network or sizes.get(space, NetworkSettings()), chosen, folder=folder)
+    return Training(space, digits, network, chosen, folder=folder)
 
 
 def answers(folder: Path) -> list[Path]:
