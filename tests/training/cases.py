@@ -34,7 +34,7 @@ def training(
 ) -> Training:
     """On a few of the digits: an epoch has 5 updates."""
     chosen = TrainingSettings(**{"epochs": 2, "samples": 400} | settings)  # type: ignore[arg-type]
-    sizes = {MLP: THIN, NB201: TINY}
+    sizes = {MLP: THIN, NB201: TINY}  # a space with a builder of its own has none
     return Training(space, digits, network or sizes.get(space, NetworkSettings()), chosen, folder=folder)
 
 

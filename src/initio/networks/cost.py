@@ -14,7 +14,6 @@ from initio.networks.graphs import Graph, NetworkSettings, Norm, Op
 from initio.networks.operations import OPERATIONS, Kit
 
 Shape = tuple[int, ...]
-MOST_ZEROS = 2**24  # 64 MB
 _COUNTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
 
@@ -55,10 +54,8 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
             shapes.append(())  # never read
             continue
         read = tuple(shapes[i] for i in step.inputs)
-        if isinstance(step.op, Graph):
-            cost, shape = _count_graph(step.op, norm, read)
-        else:
-            cost, shape = _count_op(step.op, norm, read)
+        counted = _count_graph if isinstance(step.op, Graph) else _count_op
+        cost, shape = counted(step.op, norm, read)
         total += cost
         shapes.append(shape)
     return total, shapes[graph.output]
@@ -66,19 +63,10 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
 
 @lru_cache(maxsize=4096)
 def _count_op(op: Op, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[NetworkCost, Shape]:
-    """Builds one operation without memory, then gives it zeros to compute with, unless they would be too many."""
+    """Builds one operation on the meta device, where shapes are propagated and nothing is computed."""
     with torch.device("meta"):
         module = OPERATIONS[op.kind](op, Kit(replace(NetworkSettings(), norm=norm))).eval()
-        xs = [torch.empty(1, *shape) for shape in inputs]
-    values = [*module.parameters(), *module.buffers(), *xs]
-    if sum(value.numel() for value in values) < MOST_ZEROS:
-        # On the meta device nothing is computed, but the first operation there makes torch import its compiler.
-        module = module.to_empty(device="cpu")
-        with torch.no_grad():
-            for value in (*module.parameters(), *module.buffers()):
-                value.zero_()
-        xs = [torch.zeros(1, *shape) for shape in inputs]
-    return count_module(module, *xs)
+        return count_module(module, *(torch.empty(1, *shape) for shape in inputs))
 
 
 def count_built(model: nn.Module, shape: Shape) -> NetworkCost:

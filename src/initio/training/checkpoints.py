@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from initio.files import whole_file
-from initio.training.sgd import Sgd
 
 DIGEST = 32  # bytes
 
@@ -34,28 +33,31 @@ class Checkpoint:
     epoch: int  # epochs done
     seconds: float
     network: dict[str, Tensor]
-    velocities: list[Tensor | None]  # of the optimizer's parameters, in their order
+    momentum: list[Tensor | None]  # in the order of the parameters
 
     @classmethod
-    def of(cls, network: nn.Module, optimizer: Sgd, *, identity: str, epoch: int, seconds: float) -> Checkpoint:
+    def of(
+        cls, network: nn.Module, optimizer: torch.optim.Optimizer, *, identity: str, epoch: int, seconds: float
+    ) -> Checkpoint:
         """The state of a training."""
-        return cls(identity, epoch, seconds, network.state_dict(), list(optimizer.velocities))
+        momentum = [optimizer.state[p].get("momentum_buffer") for p in network.parameters()]
+        return cls(identity, epoch, seconds, network.state_dict(), momentum)
 
     @torch.no_grad()
-    def restore(self, network: nn.Module, optimizer: Sgd) -> None:
+    def restore(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Puts the state back; nothing is changed if it does not fit."""
-        parameters, known = optimizer.parameters, network.state_dict()
+        parameters, known = list(network.parameters()), network.state_dict()
         if not (
             self.network.keys() == known.keys()
             and all(_alike(self.network[name], value) for name, value in known.items())
-            and len(self.velocities) == len(parameters)
-            and all(v is None or _alike(v, p) for v, p in zip(self.velocities, parameters, strict=True))
+            and len(self.momentum) == len(parameters)
+            and all(saved is None or _alike(saved, p) for saved, p in zip(self.momentum, parameters, strict=True))
         ):
             raise UnusableError("its network has other parameters")
         network.load_state_dict(self.network)
-        for k, (p, v) in enumerate(zip(parameters, self.velocities, strict=True)):
-            if v is not None:
-                optimizer.velocities[k] = torch.empty_like(p).copy_(v)
+        for p, saved in zip(parameters, self.momentum, strict=True):
+            if saved is not None:
+                optimizer.state[p]["momentum_buffer"] = torch.empty_like(p).copy_(saved)
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -91,7 +93,7 @@ def _well_formed(content: object) -> bool:
         and type(content["epoch"]) is int
         and isinstance(content["seconds"], float)
         and isinstance(content["network"], dict)
-        and isinstance(content["velocities"], list)
+        and isinstance(content["momentum"], list)
     )
 
 

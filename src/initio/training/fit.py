@@ -25,7 +25,6 @@ from initio.training import checkpoints
 from initio.training.augment import augmentation
 from initio.training.checkpoints import Checkpoint, UnusableError
 from initio.training.settings import TrainingSettings
-from initio.training.sgd import Sgd
 
 VALIDATION_BATCH = 256
 
@@ -116,7 +115,7 @@ class _Trainer:
     examples: Examples
     settings: TrainingSettings
     seed: int
-    optimizer: Sgd
+    optimizer: torch.optim.Optimizer
     on_progress: OnProgress
     start: float = field(default_factory=time.perf_counter)
 
@@ -138,9 +137,9 @@ class _Trainer:
         for batch, numbers in enumerate(torch.from_numpy(order).tensor_split(self.batches)):
             x, y = augment(self.examples.x[numbers], noise), self.examples.y[numbers]
             step = epoch * self.batches + batch
-            lr = self.settings.lr / 2 * (1 + math.cos(math.pi * step / total))  # η_t, docs/training.md
+            self._learning_rate(self.settings.lr / 2 * (1 + math.cos(math.pi * step / total)))  # η_t, docs/training.md
             with _layers_draw_from(layers + batch):
-                loss, outputs = self._update(x, y, lr)
+                loss, outputs = self._update(x, y)
             if not math.isfinite(loss):
                 raise _DivergedError(f"the loss is not finite in epoch {epoch + 1}, update {batch + 1}")
             average.add(loss, outputs, y)
@@ -158,16 +157,20 @@ class _Trainer:
                 )
             )
 
-    def _update(self, x: Tensor, y: Tensor, lr: float) -> tuple[float, Tensor]:
+    def _learning_rate(self, lr: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def _update(self, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
         outputs, auxiliary = self._outputs(x)
         loss = functional.cross_entropy(outputs, y)
         if auxiliary is not None:
             loss = loss + self.settings.auxiliary * functional.cross_entropy(auxiliary, y)
-        self.optimizer.clear()
+        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if self.settings.clip is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
-        self.optimizer.step(lr)
+        self.optimizer.step()
         return loss.item(), outputs.detach()
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -230,7 +233,16 @@ def fit(
     """
     say: OnNote = on_note or (lambda _: None)
     show: OnProgress = on_progress or (lambda _: None)
-    optimizer = Sgd(network.parameters(), settings.momentum, settings.weight_decay)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    if not parameters:
+        raise InputError("the network has no parameters that could be trained")
+    optimizer = torch.optim.SGD(
+        parameters,
+        settings.lr,
+        momentum=settings.momentum,
+        nesterov=settings.momentum > 0,
+        weight_decay=settings.weight_decay,
+    )
     done, before = 0, 0.0
     if checkpoint is not None and checkpoint.is_file():
         try:
