@@ -17,7 +17,7 @@ from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
 from initio.training import Training, TrainingProgress, TrainingSettings
 from tests.searches.asking import ask, asking
-from tests.training.cases import CELL, MLP, NB201, PERCEPTRON, THIN, TINY, StopError, answers, dropping, training
+from tests.training.cases import CELL, MLP, NB201, PERCEPTRON, THIN, StopError, answers, dropping, training
 
 
 def test_same_seed_same_answer_whatever_happened_before(digits: Dataset) -> None:
@@ -40,7 +40,7 @@ def test_isomorphic_cells_are_one_training(digits: Dataset, tmp_path: Path) -> N
         ("nor_conv_3x3", "nor_conv_1x1", "skip_connect", "none"),
         ("nor_conv_1x1", "nor_conv_3x3", "none", "skip_connect"),
     )]  # fmt: skip
-    trainer = training(digits, space=NB201, network=TINY, folder=tmp_path, samples=99)
+    trainer = training(digits, space=NB201, folder=tmp_path, samples=99)
     first, second = (trainer(Query(twin)) for twin in twins)
     assert first == second
     assert len(answers(tmp_path)) == 1
