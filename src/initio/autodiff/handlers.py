@@ -12,7 +12,7 @@ from torch import Tensor
 
 from initio.autodiff.layers import Geometry
 from initio.autodiff.norms import Affine, BatchNormalised, batch_standardised, group_standardised, standardised
-from initio.autodiff.recorder import Handler, Recorder, Rectified, watch
+from initio.autodiff.recorder import Handler, Recorder, Rectified, Watched, watch
 
 
 def _tuple(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
         return known.out
     out = torch.relu(input)
     if (tangent := recorder.tangents.get(input)) is not None:
-        recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out, 0))
+        recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out.detach(), 0))
     recorder.kink(input, out)
     if recorder.purpose.shares and recorder.purpose.shares_relus:
         codes = recorder.patterns[-1:]  # none where nobody asked for them
@@ -151,7 +151,7 @@ def _watch(recorder: Recorder, t: Tensor) -> Tensor:
             tangent = torch.zeros_like(t)  # zero has a gradient as well
         tangent = _alias(tangent)
     recorder.tangents.set(value, tangent)
-    recorder.watched[id(value)] = (value, tangent)
+    recorder.watched[id(value)] = Watched(value, tangent, recorder.memo())
     return value
 
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from initio.autodiff import fused
 from initio.autodiff.layers import Geometry
-from initio.autodiff.switch import Layer, Motion, Switch, Use
+from initio.autodiff.switch import Layer, Memo, Motion, Recall, Switch, Use
 from initio.autodiff.weighted import Keep, Weighted
 
 
@@ -85,8 +85,21 @@ class Rectified:
     codes: list[tuple[Any, Tensor]]  # the entry in `patterns`, if codes are noted
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A value that the model watches, with its tangent, and δ if an earlier pass left it."""
+
+    value: Tensor
+    tangent: Tensor | None
+    memo: Memo | None
+
+
 class SharedValueChangedError(Exception):
     """An operation in place met a value that stands for several ReLUs: record again without sharing."""
+
+
+class CurvedError(Exception):
+    """An operation that is not piecewise linear: a second pass must send δ back as well as δ̇."""
 
 
 class NoTangentError(Exception):
@@ -104,19 +117,20 @@ class Recorder(TorchFunctionMode):
         direction: v, by parameter name, where tangents are to be carried; a parameter without v stands still.
         handlers: for torch functions; one may return NotImplemented.
         purpose: what else is recorded.
+        recall: what an earlier pass computed, or where this one leaves it.
     """
 
     def __init__(
         self, parameters: Mapping[str, Tensor], direction: Mapping[str, Tensor] | None,
-        handlers: Mapping[Any, Handler], purpose: Purpose,
+        handlers: Mapping[Any, Handler], purpose: Purpose, recall: Recall | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.names = {id(p): name for name, p in parameters.items()}
-        self.parameters, self.handlers, self.purpose = parameters, handlers, purpose
+        self.handlers, self.purpose, self.recall = handlers, purpose, recall
         self.dual, self.direction = direction is not None, direction or {}
         self.switch = Switch()
         self.tangents = Tangents()
-        self.watched: dict[int, tuple[Tensor, Tensor | None]] = {}  # by identity: value and tangent
+        self.watched: dict[int, Watched] = {}  # by identity of the value
         self.rectified: dict[int, Rectified] = {}  # by the identity of the input
         self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
         self.notes = Notes()
@@ -190,6 +204,8 @@ class Recorder(TorchFunctionMode):
             out = func(*args, **kwargs)
             self._attach(out, tangent)
             return out
+        if self.recall is not None and func not in _PIECEWISE_LINEAR:
+            raise CurvedError(name)
         pure = func
         if in_place(name):
             pure = _out_of_place(name)
@@ -245,7 +261,13 @@ class Recorder(TorchFunctionMode):
             shape = tuple(weight.shape)
         v, u = (self.direction.get(name) for name in names)
         motion = Motion(v, u, v is not None and v is weight, u is not None and u is bias)
-        return Use(Layer(*names, geometry, shape), self.switch, self.dual, motion)
+        return Use(Layer(*names, geometry, shape), self.switch, self.dual, motion, self.memo())
+
+    def memo(self) -> Memo | None:
+        """What an earlier pass left here, or where to leave it."""
+        if self.recall is None:
+            return None
+        return self.recall.take()
 
     def run(self, function: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, use: Use, *rest: Any) -> Any:
         """The value of a recorded function; its tangent is put beside it."""
@@ -361,6 +383,7 @@ def _out_of_place(name: str) -> Any:
 _WITHOUT_TANGENTS = {  # their kernels hand on statistics that torch treats as constants
     "rms_norm", "scaled_dot_product_attention", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu",
 }  # fmt: skip
+_PIECEWISE_LINEAR = {F.max_pool2d, F.pad, F.leaky_relu, F.relu6, torch.zeros_like, torch.cat}
 _ADDITIVE = {
     torch.add,
     torch.Tensor.add,
