@@ -175,7 +175,7 @@ def test_settings_that_only_say_how_do_share(store: Store) -> None:
 
 
 def test_workers_and_order_do_not_change_a_bit(tmp_path: Path) -> None:
-    pool = sample(NB201, 10, seed=0)
+    pool = sample(NB201, 4, seed=0)
     this = job(("all",), repeats=2)
     seen: list[ScoringProgress] = []
     with Store(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
