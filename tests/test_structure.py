@@ -1,8 +1,4 @@
-"""The house keeps its order: names stand once, imports go up the listing in docs/architecture.md, torch can wait.
-
-The listing of that page is the one place that says in which order the rooms stand: a room may import from those above,
-also inside functions.
-"""
+"""The house keeps its order: class names stand once, imports go up the page's listing, few need torch, none Unix."""
 
 import ast
 import re
@@ -12,76 +8,74 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+import pytest
+
+ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "initio"
-
-LISTING = (ROOT / "docs" / "architecture.md").read_text().partition("src/initio/\n")[2].partition("__init__.py")[0]
-ORDER = re.findall(r"^  (\w+)(?:\.py|/) ", LISTING, flags=re.MULTILINE)
-ENTRANCES = {"__init__", "__main__"}  # know every room, or belong to none
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every module by its name below the package, such as `spaces.darts`, with its syntax tree."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        yield ".".join(parts), ast.parse(path.read_text(encoding="utf-8"))
+def rooms() -> list[str]:
+    """The rooms in the order of the page: each may know those before it."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listing = page.partition("src/initio/\n")[2].partition("studies/")[0]
+    return [name.removesuffix("/").removesuffix(".py") for name in re.findall(r"^  (\w+(?:/|\.py))  ", listing, re.M)]
 
 
-MODULES = dict(modules())
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def room(module: str) -> str:
-    return module.partition(".")[0]
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The rooms that a module imports, also inside functions; what is there for type checkers alone does not count."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+        return
+    if isinstance(tree, ast.ImportFrom) and tree.module and tree.module.split(".")[0] == "initio":
+        if "." in tree.module:
+            yield tree.module.split(".")[1]
+        else:
+            yield from (alias.name for alias in tree.names)
+    if isinstance(tree, ast.Import):
+        yield from (alias.name.split(".")[1] for alias in tree.names if alias.name.startswith("initio."))
+    for child in ast.iter_child_nodes(tree):
+        yield from imported(child)
 
 
-def for_type_checkers(tree: ast.Module) -> set[ast.AST]:
-    """What stands below `if TYPE_CHECKING`: it is never executed."""
-    tests = (node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    return {inner for node in tests for inner in ast.walk(node)}
+def test_the_page_lists_every_room() -> None:
+    entries = {
+        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "py.typed")
+    }
+    assert sorted(rooms()) == sorted(entries)
+    assert len(entries) <= 20
 
 
-def imported_rooms(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """The rooms that a module imports from, and where."""
-    skipped = for_type_checkers(tree)
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node not in skipped:
-            assert node.level == 0, "imports are absolute"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import) and node not in skipped:
-            names = [alias.name for alias in node.names]
-        for name in names:
-            if name.startswith("initio."):
-                yield name.split(".")[1], node.lineno
-
-
-def test_the_page_lists_every_room_once() -> None:
-    assert sorted(ORDER) == sorted({room(module) for module in MODULES} - ENTRANCES)
-
-
-def test_imports_go_up_the_listing() -> None:
-    down = []
-    for module, tree in MODULES.items():
-        if room(module) in ORDER:
-            allowed = ORDER[: ORDER.index(room(module)) + 1]
-            down += [f"{module}:{line} imports {name}" for name, line in imported_rooms(tree) if name not in allowed]
-    assert down == []
+@pytest.mark.parametrize("name", [name for name in rooms() if name != "__init__"])
+def test_imports_go_up_the_listing(name: str) -> None:
+    order = rooms()
+    above = set(order[: order.index(name) + 1])
+    for path in FILES:
+        if room(path) == name:
+            below = set(imported(ast.parse(path.read_text(encoding="utf-8")))) - above
+            assert not below, f"{path.relative_to(ROOT)} imports {sorted(below)}, which stand below {name}"
 
 
 def test_a_class_name_stands_once() -> None:
-    places = defaultdict(list)
-    for module, tree in MODULES.items():
-        for node in tree.body:
+    homes = defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
-                places[node.name.lstrip("_")].append(module)
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+                homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
-def test_few_conditional_expressions() -> None:
-    """Dense lines hide an equation's cases: at most 12 in 1,000 lines."""
-    expressions = sum(isinstance(node, ast.IfExp) for tree in MODULES.values() for node in ast.walk(tree))
-    lines = sum(bool(line.strip()) for path in PACKAGE.rglob("*.py") for line in path.read_text().splitlines())
-    assert expressions <= lines * 12 / 1000
+def test_conditional_expressions_are_rare() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in FILES]
+    count = sum(isinstance(node, ast.IfExp) for text in texts for node in ast.walk(ast.parse(text)))
+    lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
+    assert 1000 * count / lines <= 12
+
+
+# --- what an import costs, and where it works -------------------------------------------------------------------------
 
 
 def run_python(code: str) -> None:
@@ -100,14 +94,16 @@ def test_plain_data_and_the_lists_of_names_do_not_import_torch() -> None:
 
 def test_every_module_can_be_imported_where_unix_ends() -> None:
     """Windows has neither fcntl nor resource: locks and memory degrade, nothing else does."""
-    names = [f"initio.{module}".removesuffix(".__init__") for module in MODULES if not module.endswith("__main__")]
+    modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
+    names = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
     run_python(
         "import importlib, sys\n"
-        "import torch, joblib, sklearn, matplotlib\n"  # they look for themselves
+        "from pathlib import Path\n"
+        "import torch, joblib, sklearn, matplotlib\n"  # they look after themselves
         "for hidden in ('fcntl', 'resource', 'pwd', 'grp', 'termios', 'pty'): sys.modules[hidden] = None\n"
         f"for name in {names}: importlib.import_module(name)\n"
         "from initio.files import locked, peak_bytes\n"
-        "from pathlib import Path\n"
-        "with locked(Path(importlib.import_module('initio').__file__), 'busy'): pass\n"
+        "with locked(Path(sys.modules['initio'].__file__), 'busy'): pass\n"
         "assert peak_bytes() == 0\n"
+        "assert 'this system has none' in sys.modules['initio.cli.env'].environment()['locks']\n"
     )
