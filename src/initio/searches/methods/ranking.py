@@ -75,7 +75,7 @@ class Knas(QuerySearch):
     Args:
         k: how many are trained; 20 in Eigen-NAS, Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
-        length: of their trainings, in epochs; None for the longest there is.
+        length: epochs of their trainings; None for the longest there is.
     """
 
     k: int = 20
@@ -105,7 +105,7 @@ class EigenNas(QuerySearch):
     Args:
         k: how many are trained; 20 and 5 in Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
-        length: of their trainings, in epochs; None for the longest there is.
+        length: epochs of their trainings; None for the longest there is.
         metric: one of Initio's.
     """
 
