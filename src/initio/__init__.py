@@ -23,12 +23,19 @@ if TYPE_CHECKING:
     from initio.errors import InputError as InputError
     from initio.records import Batch as Batch
     from initio.records import Evaluation as Evaluation
-    from initio.records import SearchResult as SearchResult
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
-    from initio.runs.api import optimise as optimise
     from initio.runs.folder import load as load
+    from initio.runs.optimise import optimise as optimise
+    from initio.runs.search import search as search
     from initio.scores.model import score as score
+    from initio.searches import Limits as Limits
+    from initio.searches import Problem as Problem
+    from initio.searches import QuerySearch as QuerySearch
+    from initio.searches import Search as Search
+    from initio.searches import SearchResult as SearchResult
+    from initio.searches import SearchStep as SearchStep
+    from initio.searches import Trained as Trained
     from initio.spaces import SPACES as SPACES
     from initio.spaces import ZOO as ZOO
     from initio.spaces import NetworkSettings as NetworkSettings
@@ -44,7 +51,6 @@ _HOME = {  # public name -> module and name there
     "Architecture": "initio.records:Architecture",
     "Batch": "initio.records:Batch",
     "Evaluation": "initio.records:Evaluation",
-    "SearchResult": "initio.records:SearchResult",
     "to_json": "initio.records:to_json",
     "from_json": "initio.records:from_json",
     "SPACES": "initio.spaces:SPACES",
@@ -56,7 +62,15 @@ _HOME = {  # public name -> module and name there
     "space_of_modules": "initio.spaces:space_of_modules",
     "export": "initio.spaces.exports:export",
     "build": "initio.spaces:build",
-    "optimise": "initio.runs.api:optimise",
+    "optimise": "initio.runs.optimise:optimise",
+    "search": "initio.runs.search:search",
+    "Search": "initio.searches:Search",
+    "QuerySearch": "initio.searches:QuerySearch",
+    "SearchStep": "initio.searches:SearchStep",
+    "SearchResult": "initio.searches:SearchResult",
+    "Trained": "initio.searches:Trained",
+    "Problem": "initio.searches:Problem",
+    "Limits": "initio.searches:Limits",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initio.cli.progress import Reporter
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError
 from initio.files import write_text
 
 if TYPE_CHECKING:
-    from initio.runs.compare import Outcome, Setup, Summary
-    from initio.searches.queries import QuerySearch
+    from initio.runs.compare import BenchSetup, Outcome, Summary
+    from initio.searches import QuerySearch
     from initio.tables.published import Published
 
 BASELINES = ("random", "rea")
@@ -91,45 +91,50 @@ class BenchCommand:
         print(text)
         print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")
 
-    def setup(self) -> Setup:
+    def setup(self) -> BenchSetup:
         """What the options say about all runs."""
         from initio.cli.correlate import where_clause
-        from initio.runs.compare import Setup
-        from initio.searches.queries import Budget
+        from initio.runs.compare import BenchSetup
+        from initio.searches import Budget
 
-        queries = 20 if self.queries is None and self.seconds is None else self.queries
+        queries = self.queries
+        if queries is None and self.seconds is None:
+            queries = 20
         where = tuple(sorted(where_clause(self.where).items()))
-        return Setup(self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where)
+        return BenchSetup(
+            self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where
+        )
 
     def searches(self) -> dict[str, QuerySearch]:
         """The searches by the label of their row."""
-        from initio.searches import QUERY_SEARCHES
+        from initio.searches import SEARCHES, find_search
 
         names = _names(self.search)
         if names == ["all"]:
-            names = list(QUERY_SEARCHES)
+            names = [name for name in SEARCHES if find_search(name).trains]
         if not names:
-            raise InputError(f"--search needs a name: {', '.join(QUERY_SEARCHES)}")
+            raise InputError("--search needs a name, as in --search robust, or all")
         if self.baselines:
             names += [name for name in BASELINES if name not in names]
         metrics: list[str | None] = [*_names(self.metric)] or [None]
         used: set[str] = set()
         made: dict[str, QuerySearch] = {}
         for name in names:
-            if name not in QUERY_SEARCHES:
-                raise InputError(f"there is no search {name!r} on evaluations: {did_you_mean(name, [*QUERY_SEARCHES])}")
+            search: type[Any] = find_search(name)
+            if not search.trains:
+                raise InputError(f"{name} does not learn from trainings: take another search")
             for metric in metrics:
-                options = self._options(QUERY_SEARCHES[name], metric)
+                options = self._options(search, metric)
                 used |= options.keys()
-                label = ", ".join([name, *(str(v) if o == "metric" else f"{o} = {v}" for o, v in options.items())])
-                made[label] = QUERY_SEARCHES[name](**options)
+                own = {"metric": metric, "k": f"k = {self.k}"}
+                made[", ".join([name, *(str(own[option]) for option in options)])] = search(**options)
         for option in ("metric", "k"):
             if getattr(self, option) not in (None, ()) and option not in used:
                 raise InputError(f"--{option} is not an option of {', '.join(names)}")
         return made
 
-    def _options(self, search: type[QuerySearch], metric: str | None) -> dict[str, Any]:
-        has = {field.name for field in fields(search)}  # type: ignore[arg-type]
+    def _options(self, search: type[Any], metric: str | None) -> dict[str, Any]:
+        has = {field.name for field in fields(search)}
         given = {"metric": metric, "k": self.k}
         return {name: value for name, value in given.items() if value is not None and name in has}
 
@@ -156,7 +161,7 @@ class BenchCommand:
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return name.replace(",", "-").replace(" ", "")
 
-    def _title(self, setup: Setup, searches: dict[str, QuerySearch]) -> str:
+    def _title(self, setup: BenchSetup, searches: dict[str, QuerySearch]) -> str:
         budget, draws = setup.budget, setup.draws
         parts = [
             f"{budget.queries} queries" if budget.queries else "",
