@@ -2,13 +2,13 @@
 
 import math
 import os
+import re
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,10 @@ import initio
 from initio import Architecture, Batch, NetworkSettings, noise
 from initio.cli import main
 from initio.metrics import METRICS, Options
-from initio.scores import pool, workers
+from initio.scores import pool
 from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
+from initio.scores.workers import LostTasksError
 from initio.spaces import NB201, Space
 from studies.score_faults import command, count, start, workers_of
 
@@ -43,10 +44,10 @@ def own_job(space: Space, **changes: object) -> ScoringJob:
 @ON_LINUX
 def test_kill_main_then_resume(tmp_path: Path) -> None:
     """Its workers end with it, and the rest is scored to the same bits; studies/score_faults.py kills at any moment."""
-    whole, survived = tmp_path / "whole.db", tmp_path / "survived.db"
-    process = start(command(survived, 30, workers=2))
+    whole, survived, counted = tmp_path / "whole.db", tmp_path / "survived.db", 300
+    process = start(command(survived, counted, workers=2))  # would take long
     deadline = time.monotonic() + 120
-    while count(survived) < 40 and time.monotonic() < deadline:  # 30 parameters are counted first
+    while count(survived) < counted + 10 and time.monotonic() < deadline:  # all parameters are counted first
         time.sleep(0.01)
     alive = workers_of(process.pid)
     process.kill()
@@ -55,34 +56,34 @@ def test_kill_main_then_resume(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert len(alive) == 2
     assert not any(Path(f"/proc/{pid}").exists() for pid in alive)
-    written = count(survived)
-    for store in (survived, whole):
-        assert main(command(store, 30, workers=1)[3:]) == 0
-    assert 40 <= written < count(whole)
+    with Store(survived, read_only=True) as store:
+        before = {*store.evaluations()}
+    scored = {e.architecture for e in before if e.metric == "grad"}
+    for path in (survived, whole):
+        assert main(command(path, len(scored) + 4, workers=1)[3:]) == 0
     with Store(whole, read_only=True) as a, Store(survived, read_only=True) as b:
-        assert list(differences(a, b)) == []
+        uninterrupted, resumed = {*a.evaluations()}, {*b.evaluations()}
+    assert uninterrupted <= resumed
+    assert before & uninterrupted
+    assert uninterrupted - before
 
 
-def die(width: int) -> torch.nn.Module:
-    if width == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 10))
-
-
-def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_scored(
+def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (pool, workers):
-        monkeypatch.setattr(module, "DEATHS", 2)  # each costs the start of new workers
-    own = initio.space("deadly", die, width=[1, 2, 3, 4, 5])
-    job = own_job(own, metrics=("grad",))
-    sentence = "^1 of 5 networks .* died of each 2 times: .*width=3; perhaps memory"
-    with Store(tmp_path / "s.db") as store, Store(tmp_path / "alive.db") as alive:
-        with pytest.raises(initio.InputError, match=sentence):
-            score_pool(job, own.architectures(), store, workers=2)
-        score_pool(job, [arch for arch in own.architectures() if arch.choices != (2,)], alive)
-        assert len(alive) == 4
-        assert list(differences(store, alive)) == []
+    """tests/scores/test_workers.py kills real workers."""
+
+    def lose_the_second(work: Callable[[object], object], tasks: Sequence[object], workers: int) -> Iterator[object]:
+        yield from ((0, work(task)) for number, task in enumerate(tasks) if number != 1)
+        raise LostTasksError([1])
+
+    monkeypatch.setattr(pool, "in_workers", lose_the_second)
+    archs = sample(NB201, 3, seed=0)
+    sentence = f"^1 of 3 networks .* died of each 3 times: .*{re.escape(NB201.format(NB201.canonical(archs[1])))}"
+    with Store(tmp_path / "s.db") as store:
+        with pytest.raises(initio.InputError, match=f"{sentence}; perhaps memory"):
+            score_pool(replace(JOB, metrics=("grad",)), archs, store, workers=2)
+        assert {e.architecture for e in store.evaluations()} == {NB201.canonical(archs[k]) for k in (0, 2)}
 
 
 # --- the disk ---------------------------------------------------------------------------

@@ -295,19 +295,20 @@ def missing(
 
 
 def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
-    """The evaluations of one architecture."""
+    """The evaluations of one architecture, computed on one thread."""
     part, arch = job.parts[task.part], task.architecture
     space, network = home_of(job.space, arch), replace(job.space.resolve(job.network), prune=True)
     versions = {metric.name: metric.version for metric in part.metrics}
     made = part.settings
     metrics = [metric for metric in part.metrics if metric.name in task.metrics]  # a worker knows no others by name
     out = []
-    for seed in task.seeds:
-        values = measure(
-            arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed
-        )  # fmt: skip
-        for name, found in values.items():
-            out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))
+    with one_thread():
+        for seed in task.seeds:
+            values = measure(
+                arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed
+            )  # fmt: skip
+            for name, found in values.items():
+                out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))
     return out
 
 

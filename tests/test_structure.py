@@ -1,0 +1,73 @@
+"""The house keeps its order: a class name stands once, an import goes up the listing of the architecture page."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "initio"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def rooms() -> list[str]:
+    """The rooms in the order of the page: each may know those before it."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listing = page.partition("src/initio/\n")[2].partition("studies/")[0]
+    return [name.removesuffix("/").removesuffix(".py") for name in re.findall(r"^  (\w+(?:/|\.py))  ", listing, re.M)]
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The rooms that a module imports, also inside functions; what is there for type checkers alone does not count."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+        return
+    if isinstance(tree, ast.ImportFrom) and tree.module and tree.module.split(".")[0] == "initio":
+        if "." in tree.module:
+            yield tree.module.split(".")[1]
+        else:
+            yield from (alias.name for alias in tree.names)
+    if isinstance(tree, ast.Import):
+        yield from (alias.name.split(".")[1] for alias in tree.names if alias.name.startswith("initio."))
+    for child in ast.iter_child_nodes(tree):
+        yield from imported(child)
+
+
+def test_the_page_lists_every_room() -> None:
+    entries = {
+        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "py.typed")
+    }
+    assert sorted(rooms()) == sorted(entries)
+    assert len(entries) <= 20
+
+
+@pytest.mark.parametrize("name", [name for name in rooms() if name != "__init__"])
+def test_imports_go_up_the_listing(name: str) -> None:
+    order = rooms()
+    above = set(order[: order.index(name) + 1])
+    for path in FILES:
+        if room(path) == name:
+            below = set(imported(ast.parse(path.read_text(encoding="utf-8")))) - above
+            assert not below, f"{path.relative_to(ROOT)} imports {sorted(below)}, which stand below {name}"
+
+
+def test_a_class_name_stands_once() -> None:
+    homes = defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def test_conditional_expressions_are_rare() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in FILES]
+    count = sum(isinstance(node, ast.IfExp) for text in texts for node in ast.walk(ast.parse(text)))
+    lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
+    assert 1000 * count / lines <= 12
