@@ -23,7 +23,7 @@ PAPER_20, PAPER_5 = ("93.46±0.01", "71.42±0.63", "45.54±0.04"), ("93.43±0.08
 TABLE_2 = {
     "k = 20": (EigenNas(20), PAPER_20),
     "k = 20, `eigen` of 500 random cells": (EigenNas(20, 500, metric="eigen"), PAPER_20),
-    "the same after 12 epochs": (EigenNas(20, 500, epochs=12, metric="eigen"), PAPER_20),
+    "the same after 12 epochs": (EigenNas(20, 500, length=12, metric="eigen"), PAPER_20),
     "k = 5": (EigenNas(5), PAPER_5),
     "k = 5, `eigen` of 500 random cells": (EigenNas(5, 500, metric="eigen"), PAPER_5),
     "knas, k = 20": (Knas(20), ("93.38", "70.78", "44.63")),

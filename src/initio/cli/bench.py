@@ -169,7 +169,7 @@ class BenchCommand:
         ]
         scores = f"{draws} draws of the scores" if draws else "no scores"
         validation = setup.open().validation
-        full = [search.name for search in searches.values() if getattr(search, "epochs", 0) is None]
+        full = [search.name for search in searches.values() if getattr(search, "length", 0) is None]
         other = f" ({', '.join(dict.fromkeys(full))}: {validation.epochs[-1]})" if full and validation.epochs else ""
         return (
             f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "

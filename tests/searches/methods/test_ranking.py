@@ -68,7 +68,7 @@ def test_candidates_are_trained_to_the_end() -> None:
 
     for search, task in (
         (EigenNas(k=1), replace(TASK, epochs=(12, 200))),
-        (EigenNas(k=1, epochs=12), replace(TASK, epochs=(12, 200))),
+        (EigenNas(k=1, length=12), replace(TASK, epochs=(12, 200))),
         (Knas(k=1), TASK),
     ):
         ask(search, task, remember, seed=0)

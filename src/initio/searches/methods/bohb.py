@@ -25,7 +25,7 @@ Length = int | None  # of a training in epochs; None where there is only one
 class Bohb(QuerySearch):
     """Many short trainings, few long ones, of architectures that resemble the good and not the bad ones so far.
 
-    The lengths of training are those that the task allows. With a single one every bracket is a single training and
+    The lengths of training are those that the problem allows. With a single one every bracket is a single training and
     BOHB is the tree-structured Parzen estimator. The defaults of `samples`, `random_fraction`, `bandwidth_factor` and
     `min_bandwidth` are those of NAS-Bench-201's baseline; BOHB's own are 64, 1/3, 3 and 0.001.
 

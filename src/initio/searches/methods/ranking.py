@@ -75,12 +75,12 @@ class Knas(QuerySearch):
     Args:
         k: how many are trained; 20 in Eigen-NAS, Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
-        epochs: length of their trainings; None for the longest there is.
+        length: epochs of their trainings; None for the longest there is.
     """
 
     k: int = 20
     sample: int | None = 500
-    epochs: int | None = None
+    length: int | None = None
 
     name: ClassVar[str] = "knas"
     needs_scores: ClassVar[bool] = True
@@ -90,7 +90,7 @@ class Knas(QuerySearch):
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """The first k networks."""
-        return train_fully(problem, seed, self.name, "knas", self.k, self.sample, self.epochs)
+        return train_fully(problem, seed, self.name, "knas", self.k, self.sample, self.length)
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ class EigenNas(QuerySearch):
     Args:
         k: how many are trained; 20 and 5 in Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
-        epochs: length of their trainings; None for the longest there is.
+        length: epochs of their trainings; None for the longest there is.
         metric: one of Initio's.
     """
 
     k: int = 20
     sample: int | None = None
-    epochs: int | None = None
+    length: int | None = None
     metric: str = "lambda_relative"
 
     name: ClassVar[str] = "eigen-nas"
@@ -122,7 +122,7 @@ class EigenNas(QuerySearch):
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """The first k networks."""
-        return train_fully(problem, seed, self.name, self.metric, self.k, self.sample, self.epochs)
+        return train_fully(problem, seed, self.name, self.metric, self.k, self.sample, self.length)
 
 
 def best_first(
@@ -135,10 +135,11 @@ def best_first(
 
 
 def train_fully(
-    problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, epochs: int | None
+    problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, length: int | None
 ) -> Proposals:
     """Trains the k best networks of a random pool by one metric, of isomorphic architectures only one."""
-    longest = problem.epochs[-1] if problem.epochs else None
+    if length is None and problem.epochs:
+        length = problem.epochs[-1]
     networks = set[Architecture]()
     for arch in ranking(problem, f"{method} {seed}", method, metric, sample):
         if len(networks) == k:
@@ -146,7 +147,7 @@ def train_fully(
         network = problem.space.canonical(arch)
         if network not in networks:
             networks.add(network)
-            yield Query(arch, longest if epochs is None else epochs)
+            yield Query(arch, length)
     return None
 
 
