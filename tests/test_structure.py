@@ -1,7 +1,9 @@
-"""The house keeps its order: a class name stands once, an import goes up the listing of the architecture page."""
+"""The house keeps its order: class names stand once, imports go up the page's listing, few need torch, none Unix."""
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +73,37 @@ def test_conditional_expressions_are_rare() -> None:
     count = sum(isinstance(node, ast.IfExp) for text in texts for node in ast.walk(ast.parse(text)))
     lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
     assert 1000 * count / lines <= 12
+
+
+# --- what an import costs, and where it works -------------------------------------------------------------------------
+
+
+def run_python(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_plain_data_and_the_lists_of_names_do_not_import_torch() -> None:
+    run_python(
+        "import sys, initio, initio.cli, initio.records, initio.plugins, initio.spaces, initio.networks.graphs\n"
+        "import initio.report, initio.searches\n"
+        "initio.SPACES, initio.parse('darts_v2'), initio.Architecture, initio.searches.SEARCHES\n"
+        "assert 'torch' not in sys.modules"
+    )
+
+
+def test_every_module_can_be_imported_where_unix_ends() -> None:
+    """Windows has neither fcntl nor resource: locks and memory degrade, nothing else does."""
+    modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
+    names = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
+    run_python(
+        "import importlib, sys\n"
+        "from pathlib import Path\n"
+        "import torch, joblib, sklearn, matplotlib\n"  # they look after themselves
+        "for hidden in ('fcntl', 'resource', 'pwd', 'grp', 'termios', 'pty'): sys.modules[hidden] = None\n"
+        f"for name in {names}: importlib.import_module(name)\n"
+        "from initio.files import locked, peak_bytes\n"
+        "with locked(Path(sys.modules['initio'].__file__), 'busy'): pass\n"
+        "assert peak_bytes() == 0\n"
+        "assert 'this system has none' in sys.modules['initio.cli.env'].environment()['locks']\n"
+    )

@@ -16,6 +16,7 @@ try:  # not every system has them: there, nothing is locked and no memory is kno
     import resource
 except ImportError:
     fcntl = resource = None  # type: ignore[assignment, unused-ignore]
+HAS_LOCKS = fcntl is not None
 
 
 @contextmanager
