@@ -6,8 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from initio.cli.units import names, number, settings_line
-from initio.errors import InputError
+from initio.cli.units import names, number, pairs, settings_line
 from initio.report.cells import printable
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class CorrelateCommand:
         metrics = names(self.metrics)
         with Store(find_store(self.store), read_only=True) as store:
             relation = relate(
-                store, table, column, where=where_clause(self.where), metrics=metrics, only=self._only(table)
+                store, table, column, where=pairs("--where", self.where), metrics=metrics, only=self._only(table)
             )
         fit = None
         if self.fit is not None:
@@ -91,23 +90,6 @@ class CorrelateCommand:
         from initio.spaces import get_space
 
         return list(sample(get_space(table.space), self.sample, self.seed))
-
-
-def where_clause(text: str | None) -> dict[str, str]:
-    """`name=value` with commas between them.
-
-    >>> where_clause("cells=5, batch_norm=frozen")
-    {'cells': '5', 'batch_norm': 'frozen'}
-    """
-    if not text:
-        return {}
-    out: dict[str, str] = {}
-    for part in names(text):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not name or not value:
-            raise InputError(f"--where must look like cells=5,batch_norm=frozen, not {text!r}")
-        out[name.replace("-", "_")] = value
-    return out
 
 
 def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:

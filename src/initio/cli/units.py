@@ -110,13 +110,29 @@ def settings_line(values: Settings) -> str:
     return printable(", ".join(f"{name}={value}" for name, value in values))
 
 
-def names(text: str | None) -> list[str]:
-    """Names with commas between them.
+def names(*words: str | None) -> list[str]:
+    """Names with commas or spaces between them, each once.
 
-    >>> names("grad, trace,"), names(None)
-    (['grad', 'trace'], [])
+    >>> names("grad, trace,"), names("grad", "trace,grad"), names(None)
+    (['grad', 'trace'], ['grad', 'trace'], [])
     """
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+    parts = ",".join(filter(None, words)).split(",")
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def pairs(option: str, text: str | None) -> dict[str, str]:
+    """`name=value` with commas between them.
+
+    >>> pairs("--where", "cells=5, batch-norm=frozen")
+    {'cells': '5', 'batch_norm': 'frozen'}
+    """
+    found: dict[str, str] = {}
+    for part in names(text):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if not name or not value:
+            raise InputError(f"{option} must look like cells=5,batch_norm=frozen, not {text!r}")
+        found[name.replace("-", "_")] = value
+    return found
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -202,13 +202,17 @@ class _Work:
         """Who trains; None for a search that does not."""
         if self.plan.epochs is None:
             return None
-        from initio.training import Training, TrainingSettings, small_network
+        from initio.training import Training, TrainingSettings
 
-        space, settings = self.problem.space, TrainingSettings(epochs=self.plan.epochs)
         return Training(
-            space, self.problem.known_data, small_network(space), settings, seed=self.plan.seed, folder=folder,
-            on_progress=self._tell, on_note=self._tell,
-        )  # fmt: skip
+            self.problem.space,
+            self.problem.known_data,
+            settings=TrainingSettings(epochs=self.plan.epochs),
+            seed=self.plan.seed,
+            folder=folder,
+            on_progress=self._tell,
+            on_note=self._tell,
+        )
 
     def _scores(self, folder: Path) -> ScoreTable:
         """Of a random pool, at initialisation."""
