@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from initio.cli.units import names, number, pairs
+from initio.cli.units import names, number, pairs, settings_line
+from initio.report.cells import printable
 
 if TYPE_CHECKING:
     from initio.analysis.relate import Relation
@@ -105,10 +106,9 @@ def _print_head(relation: Relation, table: CompactTable, column: str) -> None:
     origins = relation.scores.origins.values()
     scored = next(origin for origin in origins if not origin.counted)
     draws, batches = len(scored.draws), len({batch for _, batch in scored.draws})
-    settings = ", ".join(f"{name}={value}" for name, value in scored.settings)
     print(f"{column} of {table.path.name}: {len(relation.rows):,} architectures, {relation.networks:,} networks")
     drawn = f"{draws} draw{'s' * (draws > 1)} of the weights, {batches} of the batch"
-    print(f"scores on {scored.source or scored.draws[0][1]}, {drawn}: {settings}")
+    print(f"scores on {printable(scored.source or scored.draws[0][1])}, {drawn}: {settings_line(scored.settings)}")
 
 
 def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:

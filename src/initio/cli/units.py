@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 from initio.errors import InputError
+from initio.records import Settings
+from initio.report.cells import printable
 
 AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0}
@@ -97,6 +99,15 @@ def columns(facts: Mapping[str, object], indent: str = "") -> str:
     """
     width = max(map(len, facts))
     return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())
+
+
+def settings_line(values: Settings) -> str:
+    """Settings in one line; they may come from a file.
+
+    >>> settings_line((("cells", 5), ("init", "he\\x1b[31m")))
+    'cells=5, init=he?[31m'
+    """
+    return printable(", ".join(f"{name}={value}" for name, value in values))
 
 
 def names(*words: str | None) -> list[str]:
