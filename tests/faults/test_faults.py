@@ -26,7 +26,7 @@ from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
 from initio.scores.workers import LostTasksError
 from initio.spaces import NB201, Space
-from studies.score_faults import command, count, start, workers_of
+from studies.score_faults import SMALL, command, count, start, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
 BATCH = noise((3, 8, 8), batch_size=4)
@@ -44,10 +44,10 @@ def own_job(space: Space, **changes: object) -> ScoringJob:
 @ON_LINUX
 def test_kill_main_then_resume(tmp_path: Path) -> None:
     """Its workers end with it, and the rest is scored to the same bits; studies/score_faults.py kills at any moment."""
-    whole, survived, counted = tmp_path / "whole.db", tmp_path / "survived.db", 300
-    process = start(command(survived, counted, workers=2))  # would take long
+    whole, survived, options = tmp_path / "whole.db", tmp_path / "survived.db", ("--metrics", "grad,kappa", *SMALL[2:])
+    process = start(command(survived, 300, 2, options))  # would take long
     deadline = time.monotonic() + 120
-    while count(survived) < counted + 10 and time.monotonic() < deadline:  # all parameters are counted first
+    while count(survived) < 10 and time.monotonic() < deadline:
         time.sleep(0.01)
     alive = workers_of(process.pid)
     process.kill()
@@ -60,7 +60,7 @@ def test_kill_main_then_resume(tmp_path: Path) -> None:
         before = {*store.evaluations()}
     scored = {e.architecture for e in before if e.metric == "grad"}
     for path in (survived, whole):
-        assert main(command(path, len(scored) + 4, workers=1)[3:]) == 0
+        assert main(command(path, len(scored) + 4, 1, options)[3:]) == 0
     with Store(whole, read_only=True) as a, Store(survived, read_only=True) as b:
         uninterrupted, resumed = {*a.evaluations()}, {*b.evaluations()}
     assert uninterrupted <= resumed

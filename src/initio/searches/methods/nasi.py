@@ -1,4 +1,4 @@
-"""NASI (Shu et al., "NASI: label- and data-agnostic neural architecture search at initialization", 2022).
+"""NASI (Shu et al., 2022).
 
 The paper looks for the architecture with the largest T(A) − μ max(0, T(A) − ν), where T(A) = ‖b⁻¹ Σ ∇ℓ‖² is the
 mini-batch approximation of the trace norm of the neural tangent kernel at initialisation [NASI 12, 13]. Algorithm 1
@@ -101,10 +101,10 @@ class Nasi(TraceSearch[Measured]):
         return self.steps
 
     def check(self, problem: Problem) -> None:
-        """Refuses a space whose networks do not say which parameters belong to a choice."""
+        """Refuses a space without relaxation, or whose networks do not say which parameters belong to a choice."""
         space = problem.space
-        if not (isinstance(space, GraphSpace) and space.chosen):
-            searched = ", ".join(name for name, other in SPACES.items() if other.chosen)
+        if not (isinstance(space, GraphSpace) and space.chosen and space.relaxation):
+            searched = ", ".join(name for name, other in SPACES.items() if other.chosen and other.relaxation)
             raise InputError(f"{self.name} does not search {space.name}: choose one of {searched}, or another --method")
 
     def __post_init__(self) -> None:
