@@ -23,8 +23,8 @@ from initio.spaces import NetworkSettings, Space, get_space
 
 QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
 METRICS = (  # of the pool
-    "grad_norm", "snip", "grasp", "fisher", "synflow", "naswot", "jacob_cov", "trace", "kappa", "lambda_min",
-    "lambda_relative", "knas", "params", "flops",
+    "grad_norm", "snip", "grasp", "fisher", "trace", "kappa", "lambda_min", "lambda_relative", "knas", "synflow",
+    "naswot", "jacob_cov", "params", "flops",
 )  # fmt: skip
 PLAIN = (int, float, str, bool)
 
@@ -202,19 +202,22 @@ class _Work:
         """Who trains; None for a search that does not."""
         if self.plan.epochs is None:
             return None
-        from initio.training import Training, TrainingSettings, small_network
+        from initio.training import Training, TrainingSettings
 
-        space, settings = self.problem.space, TrainingSettings(epochs=self.plan.epochs)
         return Training(
-            space, self.problem.known_data, small_network(space), settings, seed=self.plan.seed, folder=folder,
-            on_progress=self._tell, on_note=self._tell,
-        )  # fmt: skip
+            self.problem.space,
+            self.problem.known_data,
+            settings=TrainingSettings(epochs=self.plan.epochs),
+            seed=self.plan.seed,
+            folder=folder,
+            on_progress=self._tell,
+            on_note=self._tell,
+        )
 
     def _scores(self, folder: Path) -> ScoreTable:
         """Of a random pool, at initialisation."""
         from initio.metrics import Options
-        from initio.scores.pool import ScoringJob, sample, score_pool
-        from initio.scores.read import read_table
+        from initio.scores.pool import ScoringJob, pool_table, sample, score_pool
         from initio.scores.store import Store
 
         space, seed = self.problem.space, self.plan.seed
@@ -222,7 +225,7 @@ class _Work:
         job = ScoringJob(space, self.problem.batch(seed), METRICS, self.problem.network, Options(), seed)
         with Store(folder / "scores.db") as store:
             score_pool(job, connected, store, on_progress=self._tell)
-            return read_table(store, space, pool=connected)
+            return pool_table(job, connected, store)
 
 
 def make_problem(
