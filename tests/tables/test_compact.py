@@ -82,21 +82,21 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 N, TEXT = 50, np.array(["x"] * 50)
 WRONG_NB201: list[tuple[dict[str, object], str]] = [
     ({"ops": None}, "is not a table of this benchmark: it has no array 'ops'"),
-    ({"ops": np.zeros((N, 9), int)}, r"ops in .* should be whole numbers of shape \(50, 6\), not int64 of shape"),
+    ({"ops": np.zeros((N, 9), int)}, r"ops in .* should be whole numbers of shape \(50, 6\), not int64 of"),
     ({"ops": np.zeros((N, 6))}, r"ops in .* should be whole numbers of shape \(50, 6\), not float64"),
     ({"ops": np.zeros((0, 6), int)}, "ops in .* has no rows"),
     ({"ops": np.array(3)}, "ops in .* has no rows"),
     ({"ops": np.full((N, 6), 5)}, "ops in .* has numbers from 5 to 5, they should be 0 to 4"),
     ({"ops": np.full((N, 6), -1)}, "ops in .* has numbers from -1 to -1, they should be 0 to 4"),
-    ({"ops": np.array([["x"] * 6] * N)}, "ops in .* should be numbers, not <U1"),
-    ({"val12_c10": np.zeros(N - 1)}, r"val12_c10 in .* should be 50 numbers, not float64 of shape \(49,\)"),
-    ({"val12_c10": np.zeros((N, 1))}, r"val12_c10 in .* should be 50 numbers, not float64 of shape \(50, 1\)"),
-    ({"val12_c10": TEXT}, "val12_c10 in .* should be 50 numbers, not <U1"),
-    ({"val12_c10": np.zeros(N, complex)}, "val12_c10 in .* should be 50 numbers, not complex128"),
-    ({"val12_c10": np.zeros(N, "M8[s]")}, "val12_c10 in .* should be 50 numbers, not datetime64"),
-    ({"time200_c10": np.zeros(N, bool)}, "time200_c10 in .* should be 50 numbers, not bool"),
-    ({"time200_c10": np.float64(1)}, r"time200_c10 in .* should be 50 numbers, not float64 of shape \(\)"),
-    ({"test_c10_nb201": np.zeros((2, N))}, "test_c10_nb201 in .* should be 50 numbers"),
+    ({"ops": np.array([["x"] * 6] * N)}, "ops in .* should be whole numbers .* not <U1"),
+    ({"val12_c10": np.zeros(N - 1)}, r"val12_c10 in .* should be numbers of shape \(50,\), not float64 of \(49,\)"),
+    ({"val12_c10": np.zeros((N, 1))}, r"val12_c10 in .* should be numbers of shape \(50,\), not float64 of \(50, 1\)"),
+    ({"val12_c10": TEXT}, r"val12_c10 in .* should be numbers of shape \(50,\), not <U1"),
+    ({"val12_c10": np.zeros(N, complex)}, r"val12_c10 in .* should be numbers of shape \(50,\), not complex128"),
+    ({"val12_c10": np.zeros(N, "M8[s]")}, r"val12_c10 in .* should be numbers of shape \(50,\), not datetime64"),
+    ({"time200_c10": np.zeros(N, bool)}, r"time200_c10 in .* should be numbers of shape \(50,\), not bool"),
+    ({"time200_c10": np.float64(1)}, r"time200_c10 in .* should be numbers of shape \(50,\), not float64 of \(\)"),
+    ({"test_c10_nb201": np.zeros((2, N))}, r"test_c10_nb201 in .* should be numbers of shape \(50,\)"),
     ({"test_c10_nb201": np.array([{}] * N)}, "test_c10_nb201 in .* cannot be read: it holds Python objects"),
     ({"test_c10_nb201": None}, "has no test accuracies test_c10_nb201"),
 ]
@@ -122,9 +122,9 @@ WRONG_NB101: list[tuple[dict[str, object], str]] = [
     ({"hash64": np.array([1, 2], np.uint64)}, r"hash64 in .* should be whole numbers of shape \(3,\)"),
     ({"hash64": np.array([-1, 2, 3])}, "hash64 in .* has numbers from -1 to 3"),
     ({"hash64": None}, "_hash64.npz is not a plain file"),
-    ({"val_acc_108": np.ones(2)}, "val_acc_108 in .* should be 3 numbers"),
+    ({"val_acc_108": np.ones(2)}, r"val_acc_108 in .* should be numbers of shape \(3,\)"),
     ({"train_time_108_s": None}, "has validation accuracies but no training times train_time_108_s"),
-    ({"test_acc_108": np.ones((3, 3))}, "test_acc_108 in .* should be 3 numbers"),
+    ({"test_acc_108": np.ones((3, 3))}, r"test_acc_108 in .* should be numbers of shape \(3,\)"),
 ]
 
 
@@ -148,7 +148,7 @@ def test_the_multi_fidelity_file_is_checked_too(tmp_path: Path) -> None:
         ({"row": np.array([0, 3])}, "row in .* they should be 0 to 2"),
         ({"row": np.array([0.5])}, "row in .* should be whole numbers"),
         ({"val_acc_4": np.ones(2)}, "has no array 'row'"),
-        ({"row": np.array([0]), "val_acc_4": np.ones(2)}, "val_acc_4 in .* should be 1 numbers"),
+        ({"row": np.array([0]), "val_acc_4": np.ones(2)}, r"val_acc_4 in .* should be numbers of shape \(1,\)"),
     ]:
         np.savez(beside, **arrays)  # type: ignore[arg-type]
         with pytest.raises(InputError, match=text):
