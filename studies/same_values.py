@@ -5,7 +5,8 @@ python -m studies.same_values --data ../shared/data
 `values/` has the metrics of 60 seeded architectures of every space in float32 and float64, the steps of searches, the
 derivatives of one-shot networks, and searches on published tables, all from one commit. The table prints how many are
 equal to the bit and the largest relative difference of the others. What is computed in float64 may differ by 1e-6, what
-is computed in float32 by 1e-4, one-shot networks in float32 by 0.1; beyond that the command fails. Without --data the benches are left out.
+is computed in float32 by 1e-4, one-shot networks in float32 by 0.1; beyond that the command fails. Without --data the
+benches are left out.
 """
 
 from __future__ import annotations
