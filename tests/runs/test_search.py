@@ -58,11 +58,14 @@ def test_a_table_without_pandas_is_one_sentence(result: SearchResult, monkeypatc
         ({"method": "nasi", "queries": 4}, "queries is not an option of nasi: it trains nothing"),
         (
             {"method": "lambda-min", "space": "mlp", "limits": {"max_params": 4}},
-            "limits is not an option",
+            "max_params is not an option of lambda-min: it keeps no limits",
         ),
         ({"method": "random", "data": "digits", "pool": 4}, "pool is not an option of random: it needs no scores"),
         ({"method": "random", "data": "digits", "labels": "random"}, "labels is not an option of random"),
-        ({"method": "random", "data": "digits", "limits": Limits(9)}, "limits is not an option of random: it keeps"),
+        (
+            {"method": "random", "data": "digits", "limits": Limits(9)},
+            "max_params is not an option of random",
+        ),
         ({"method": "random"}, "noise has nothing to learn"),
         ({"method": "hnas", "data": "digits", "pool": -1}, "the pool must not be negative, not -1"),
         ({"method": "hnas", "data": "digits", "channels": 0}, "channels must be a whole number of at least 1, not 0"),
