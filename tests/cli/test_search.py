@@ -60,10 +60,12 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize("method", ["nasi", "nasi-literal"])
+@pytest.mark.parametrize(("method", "nu"), [("nasi", "geometric"), ("nasi-literal", "adaptive")])
 @pytest.mark.parametrize(("restarts", "after"), [("1", "2"), ("2", "6")])  # steps: the second time in the last restart
-def test_a_killed_search_resumes_to_the_same_answer(method: str, restarts: str, after: str, tmp_path: Path) -> None:
-    search = ["search", "nb201", *SMALL, "--method", method, "--restarts", restarts]
+def test_a_killed_search_resumes_to_the_same_answer(
+    method: str, nu: str, restarts: str, after: str, tmp_path: Path
+) -> None:
+    search = ["search", "nb201", *SMALL, "--method", method, "--nu", nu, "--restarts", restarts]
     assert main([*search, "--out", str(tmp_path / "whole")]) == 0
     killed = [sys.executable, "-c", KILLED, after, *search, "--out", str(tmp_path / "killed")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -189,25 +191,6 @@ def test_a_latency_limit_is_kept_recorded_and_used_again(
     run.result_path.unlink()
     assert main(["search", "--resume", str(run.folder)]) == 0
     assert run.result().best != chosen
-
-
-@pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (["darts", "--cells", "3"], {"mu": 2.0, "nu_0": 500.0}),
-        (["darts", "--cells", "3", "--mu", "1.5"], {"mu": 1.5, "nu_0": 500.0}),
-        (["darts", "--cells", "3", "--nu-0", "70"], {"mu": 2.0, "nu_0": 70.0}),
-        (["nb201"], {"mu": 1.0, "nu_0": 1000.0}),
-        (["nb1shot1-s2"], {"mu": 1.0, "nu_0": 1000.0}),
-    ],
-)
-def test_the_literal_estimator_has_the_published_settings_of_its_space(
-    argv: list[str], expected: dict[str, float], tmp_path: Path
-) -> None:
-    small = [*SMALL, "--channels", "4", "--steps", "1", "--method", "nasi-literal"]
-    assert main(["search", *small, *argv, "--out", str(tmp_path / "run")]) == 0
-    used = RunFolder(tmp_path / "run").result().settings
-    assert {name: used[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("changed", [{"settings": {"foo": 1}}, {"settings": {"steps": "abc"}}, {"space": 3}])
