@@ -1,0 +1,164 @@
+"""`score` of any module is right, or says that it is not: every case against stock autograd, one sample at a time."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from initio import score
+from initio.autodiff import fused
+from initio.errors import InputError
+from initio.metrics import Options, Value
+from initio.records import Batch
+from tests import reference
+from tests.anymodule.cases import CLASSES, Case
+from tests.anymodule.modules import MODULES
+from tests.anymodule.operations import OPERATIONS
+
+CASES = {f"{kind}-{case.name}": case for kind, cases in (("op", OPERATIONS), ("module", MODULES)) for case in cases}
+# (arithmetic, threads, compiled kernels, parameters)
+CONFIGURATIONS = (
+    ("float64", 1, True, "all"),
+    ("float64", 2, True, "weights"),
+    ("float32", 1, True, "all"),  # the one that compiled kernels serve
+    ("float32", 1, False, "weights"),
+)
+# What a flag says of a value that differs from the oracle's; a note on the way that was taken is no such reason.
+DOUBTS = re.compile(
+    "see each other|random numbers|does not depend|as it is|outside|one value|variance|range|a batch of one|zero"
+)
+
+
+@lru_cache(maxsize=8)
+def oracle(name: str, which: str) -> dict[str, float]:
+    """What stock autograd says in float64; what it cannot say is left out."""
+    case, out = CASES[name], dict[str, float]()
+    x, y = case.batch()
+    x = x.double()
+    reads: tuple[Callable[[nn.Module], dict[str, float]], ...] = (
+        lambda model: reference.first_order(model, x, y, which),
+        lambda model: second_order(model, x, y, which),
+        lambda model: {"grasp_printed": reference.grasp_printed(model, x, y, which)},
+        lambda model: {"nasi_sum": reference.nasi_sum(model, x, y, which)},
+        lambda model: {"fisher": reference.fisher(model, x, y)},
+        lambda model: {"synflow": reference.synflow(model, tuple(x.shape[1:]))},
+        lambda model: {"jacob_cov": reference.jacob_cov(model, x)},
+        lambda model: {"naswot": reference.naswot(model, x) or math.nan},
+        lambda model: reference.kernel_metrics(model, x, y, which),
+        lambda model: {"params": float(sum(p.numel() for p in model.parameters()))},
+    )
+    for read in reads:
+        try:
+            found = read(case.oracle(case.model()))
+        except (RuntimeError, NotImplementedError, ValueError, IndexError, TypeError, np.linalg.LinAlgError):
+            continue
+        out |= {metric: value for metric, value in found.items() if math.isfinite(value)}
+    return out
+
+
+def second_order(model: nn.Module, x: torch.Tensor, y: torch.Tensor, which: str) -> dict[str, float]:
+    """GraSP's score, and the size of what it is the small difference of."""
+    g, Ht = reference.loss_gradients(model, x, y, which)
+    pairs = list(zip(g, Ht, strict=True))
+    return {
+        "grasp": -sum(float((a * b).sum()) for a, b in pairs),
+        "grasp size": math.sqrt(sum(float((a**2).sum()) for a in g) * sum(float((b**2).sum()) for b in Ht)),
+    }
+
+
+def close(metric: str, value: float, truth: dict[str, float], exact: bool) -> bool:
+    """Within 1e-6, or for float32 within what float32 can hold; differences of large numbers beside those."""
+    relative, small = (1e-6, 1e-12) if exact else (2e-3, 1e-5)
+    sizes = {
+        "grasp": truth.get("grasp size", 0.0),
+        "grasp_printed": truth.get("grasp size", 0.0),
+        "snip_printed": truth.get("snip", 0.0),
+        "lambda_min": 10 * truth.get("eigen", 0.0),
+    }
+    if metric == "kappa":
+        relative += small * abs(truth[metric])
+    return abs(value - truth[metric]) <= relative * abs(truth[metric]) + small * (1e-3 + sizes.get(metric, 0.0))
+
+
+def verdict(metric: str, found: Value, truth: dict[str, float], exact: bool) -> str:
+    """right, flagged or wrong."""
+    if found.value is None:
+        return "flagged"
+    if metric in truth and math.isfinite(found.value) and close(metric, found.value, truth, exact):
+        return "right"
+    return "flagged" if DOUBTS.search(found.flag) else "wrong"
+
+
+@contextmanager
+def configured(threads: int, compiled: bool) -> Iterator[None]:
+    """With these threads, with or without compiled kernels."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with nullcontext() if compiled else fused.switched_off(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+METRICS = (
+    "grad grad_norm snip snip_printed grasp grasp_printed nasi nasi_sum fisher synflow jacob_cov naswot trace kappa "
+    "lambda_min eigen knas params"
+)
+
+
+def scored(case: Case, dtype: str, which: str) -> dict[str, Value]:
+    """One value for each metric; nothing of the model, the inputs or torch's generator may change."""
+    model, (x, y) = case.model(), case.batch()
+    before, generator = copy.deepcopy(state(model)), torch.get_rng_state()
+    batch = Batch(x.numpy(), y.numpy(), classes=CLASSES, source="the case")
+    try:
+        out = score(model, batch, METRICS.split(), options=Options(dtype=dtype, parameters=which))  # type: ignore[arg-type]
+    finally:
+        assert torch.equal(torch.get_rng_state(), generator), "torch's generator was moved"
+        same = [torch.equal(a, b) for a, b in zip(before, state(model), strict=True) if a.device.type != "meta"]
+        assert all(same), "the model was changed"
+    return {name: s.values[0] for name, s in out.items()}
+
+
+def state(model: nn.Module) -> list[torch.Tensor]:
+    """Parameters and buffers, but for layers that have not met a batch."""
+    lazy = torch.nn.parameter.is_lazy
+    return [t.detach() for t in [*model.parameters(), *model.buffers()] if not lazy(t)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_right_or_says_that_it_is_not(name, record_property):
+    case, counts, problems = CASES[name], Counter[str](), []
+    for dtype, threads, compiled, which in CONFIGURATIONS:
+        truth = oracle(name, which)
+        try:
+            with configured(threads, compiled):
+                values = scored(case, dtype, which)
+        except InputError as sentence:
+            counts["refused"] += 1
+            assert case.refused, str(sentence)
+            assert case.refused in str(sentence)
+            assert "\n" not in str(sentence)
+            continue
+        assert not case.refused, f"was not refused: {values}"
+        for metric, found in values.items():
+            said = verdict(metric, found, truth, dtype == "float64")
+            counts[said] += 1
+            if said == "wrong" or (said == "flagged" and metric not in case.flagged):
+                problems.append(f"{dtype} {threads} {compiled} {metric}: {found} for {truth.get(metric)}")
+    for said, count in counts.items():
+        record_property(said, count)
+    assert not problems, "\n".join(problems)
