@@ -16,8 +16,8 @@ import numpy as np
 
 from initio.networks.cost import count
 from initio.spaces import DARTS, NB101, NB201, SPACES, ZOO, NetworkSettings
+from initio.spaces.dags import from_bits, graph_hash
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.spaces.nb101 import from_bits, graph_hash
 from initio.spaces.nb201 import graph_key, paper_key
 
 Check = tuple[str, int, int]  # what, how many agree, how many there are

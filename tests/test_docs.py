@@ -41,3 +41,14 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
         exec(compile(block, page.name, "exec"), namespace)
+
+
+def test_papers_are_named_once() -> None:
+    """Everyone else cites by the short name."""
+    titles = re.findall(r'"([^"]+)"', (ROOT / "docs/papers.md").read_text())
+    assert len(titles) == 6
+    texts = {page: page.read_text() for page in [*PAGES, *(ROOT / "src").rglob("*.py")]}
+    for title in titles:
+        words = r"[\s#]+".join(map(re.escape, title.split()))
+        named = [page.name for page, text in texts.items() if re.search(words, text, re.IGNORECASE)]
+        assert named == ["papers.md"], title

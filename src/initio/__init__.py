@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from initio.records import SearchResult as SearchResult
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
-    from initio.runs.api import build as build
     from initio.runs.api import optimise as optimise
     from initio.runs.folder import load as load
     from initio.scores.model import score as score
     from initio.spaces import SPACES as SPACES
     from initio.spaces import ZOO as ZOO
     from initio.spaces import NetworkSettings as NetworkSettings
+    from initio.spaces import build as build
     from initio.spaces import get_space as get_space
     from initio.spaces import parse as parse
     from initio.spaces import space as space
     from initio.spaces import space_of_modules as space_of_modules
+    from initio.spaces.exports import export as export
 
 _HOME = {  # public name -> module and name there
     "InputError": "initio.errors:InputError",
@@ -52,7 +53,8 @@ _HOME = {  # public name -> module and name there
     "parse": "initio.spaces:parse",
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
-    "build": "initio.runs.api:build",
+    "export": "initio.spaces.exports:export",
+    "build": "initio.spaces:build",
     "optimise": "initio.runs.api:optimise",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",

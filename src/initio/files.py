@@ -19,8 +19,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     """
     if not path.parent.is_dir():
         raise InputError(f"cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist")
+    if path.is_dir():
+        raise InputError(f"cannot write {str(path)!r}: it is a folder")
     if path.exists() and not path.is_file():
-        raise InputError(f"cannot write {str(path)!r}: it is {'a folder' if path.is_dir() else 'not a plain file'}")
+        raise InputError(f"cannot write {str(path)!r}: it is not a plain file")
     target = path.resolve()
     temporary = target.with_name(f".{target.stem[:100]}-{token_hex(8)}{target.suffix}")
     temporary.touch(exist_ok=False)
@@ -35,7 +37,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def whole_lines(path: Path) -> list[bytes]:
     """The lines of a file; none if it is not there. A last one that a crash left half-written is cut off."""
-    content = path.read_bytes() if path.is_file() else b""
+    if not path.is_file():
+        return []
+    content = path.read_bytes()
     whole, _, torn = content.rpartition(b"\n")
     if torn:
         os.truncate(path, len(content) - len(torn))

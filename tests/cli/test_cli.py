@@ -3,8 +3,11 @@
 import argparse
 import dataclasses
 import json
+import os
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +54,13 @@ def test_every_command_explains_every_option(prog: str, command: type[Any], caps
     assert command.run.__doc__
 
 
-def test_start_up_does_not_import_torch() -> None:
-    code = "import sys, initio.cli; initio.cli.main(['--help']); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+LIGHT = [["spaces"], ["sample", "darts", "-n", "2"], ["show", CELL], ["--help"]]
+LIGHT += [[*prog.split()[1:], "--help"] for prog, _ in all_commands()]
 
 
-@pytest.mark.parametrize("argv", [["spaces"], ["sample", "darts", "-n", "2"], ["show", CELL]])
-def test_looking_at_architectures_does_not_import_torch(argv: list[str]) -> None:
-    code = f"import sys, initio.cli; assert initio.cli.main({argv}) == 0; assert 'torch' not in sys.modules"
+def test_start_up_and_looking_at_architectures_do_not_import_torch() -> None:
+    code = f"import sys, initio.cli\nfor argv in {LIGHT}:\n  assert initio.cli.main(argv) == 0\n"
+    code += "  assert 'torch' not in sys.modules, argv"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -115,6 +117,15 @@ def test_config_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert run(capsys, "sample", "--config", str(config), "--seed", "5") != expected
 
 
+def test_env_says_what_results_depend_on(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = json.loads(run(capsys, "env", "--json"))
+    assert facts["torch"] == version("torch")
+    assert "the compiled kernels are" in facts["kernels"]
+    assert facts["runs"].startswith(str(Path.cwd() / "runs"))
+    assert re.fullmatch(r"[0-9.]+ [GM]B", facts["memory"])
+    assert all(f"{name} " in run(capsys, "env") for name in facts)
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
@@ -168,7 +179,31 @@ def test_damaged_files_get_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f"{sys.executable} -m initio sample nb201 -n 3000 | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
     assert done.stderr == ""
+
+
+def test_an_error_that_nobody_reads_ends_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "initio", "shw"], stderr=writing, stdout=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_terminal_without_greek_letters_shows_question_marks() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "initio", "metrics", "kappa"],
+        env=os.environ | {"PYTHONIOENCODING": "cp1252"}, capture_output=True, check=True,
+    )  # fmt: skip
+    assert b"?" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "long " * 1000, "\u202eright to left", "\udcff"])
+def test_what_a_user_names_is_shown_on_one_bounded_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = fail(capsys, "show", name + "|")
+    assert said[:-1].isprintable()
+    assert len(said) < 700
 
 
 def test_a_published_cell_outside_darts_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

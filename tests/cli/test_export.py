@@ -12,8 +12,8 @@ import torch
 from initio import SearchResult, build, to_json
 from initio.cli import main
 from initio.cli.export import ExportCommand
-from initio.networks.export import FORMATS
 from initio.spaces import NB201
+from initio.spaces.exports import FORMATS
 
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
 

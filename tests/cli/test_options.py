@@ -1,5 +1,7 @@
 """Options are the fields of a dataclass: what can be typed, what a file may say, and what a mistake gets."""
 
+import io
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -151,6 +153,8 @@ def test_behind_two_hyphens_are_words() -> None:
         ("soup --loud=yes", "--loud takes no value"),
         ("soup --no-loud=yes", "--no-loud takes no value"),
         ("soup --config", "--config needs the name of a file"),
+        ("soup --print-config=no", "--print-config takes no value"),
+        ("soup --help=me", "--help takes no value"),
         ("soup --geusts 3", "--geusts is not an option of initio cook: did you mean --guests?"),
         ("soup --guest=3", "--guest is not an option of initio cook: did you mean --guests?"),
         ("soup -x", "-x is not an option of initio cook"),
@@ -279,3 +283,16 @@ def test_a_printed_config_reads_back(capsys: pytest.CaptureFixture[str], tmp_pat
     assert cook(*argv, "--print-config") is None
     (tmp_path / "cook.toml").write_text(capsys.readouterr().out)
     assert cook("--config", str(tmp_path / "cook.toml")) == cook(*argv)
+
+
+# --- whatever is typed ------------------------------------------------------------------------------------------------
+
+
+SPELLINGS = [text for action in parser(Cook)._actions for text in action.option_strings if "config" not in text]
+WORDS = st.sampled_from([*SPELLINGS, "=", "--", "-", "3", "-3", "none", "nb201", "true", ""]) | st.text(max_size=5)
+
+
+@given(st.lists(WORDS | st.tuples(WORDS, WORDS).map("=".join), max_size=6))
+def test_whatever_is_typed_is_a_command_or_one_sentence(argv: list[str]) -> None:
+    with suppress(InputError), redirect_stdout(io.StringIO()):
+        assert isinstance(cook(*argv), Cook | None)

@@ -220,3 +220,28 @@ def test_a_test_value_that_overflows_is_named() -> None:
     parts = {"train": labelled(train, labels(4, 2), "far"), "test": labelled(far, labels(2, 2), "far")}
     with pytest.raises(InputError, match="sample 1 of far test is infinite"):
         dataset("far", "test", parts).batch(2)
+
+
+class Pictures:
+    """Images that are read one by one, the last of another size."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.full((3, 4, 5 if index == 5 else 4), index, dtype=np.uint8)
+
+    def where(self, index: int) -> str:
+        return f"{index}.png"
+
+
+def test_arrays_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Dataset("pictures", Pictures(), np.arange(6) % 2, classes=2)
+    whole, _ = data.arrays(np.arange(5))
+    monkeypatch.setattr("initio.data.dataset.CHUNK", 2)
+    x, y = data.arrays(np.array([4, 0, 3, 1, 2]))
+    assert np.array_equal(x, whole[[4, 0, 3, 1, 2]])
+    assert y.tolist() == [0, 0, 1, 1, 0]
+    monkeypatch.setattr("initio.data.dataset.CHUNK", 5)
+    with pytest.raises(InputError, match=r"5.png has 4x5 pixels and 0.png has 4x4: state one size for all"):
+        data.arrays()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from initio.data import Dataset, load
-from initio.data.pickles import read_pickle
 from initio.errors import InputError
 from tests.data import formats
 from tests.data.formats import images, labels, stored
@@ -53,55 +50,6 @@ def test_cifar100_takes_the_fine_labels(tmp_path: Path, binary: bool) -> None:
     np.testing.assert_array_equal(train.labels, y[:6])
     np.testing.assert_array_equal(test.labels, y[6:])
     assert (train.name, train.classes, train.class_names) == ("cifar100", 100, ())
-
-
-def test_a_pickle_of_python_2_reads_as_python_reads_it() -> None:
-    x = images(2, 5)
-    raw = formats.python2_batch(x)
-    ours = read_pickle(raw, "old")
-    np.testing.assert_array_equal(ours["data"], x)
-    np.testing.assert_array_equal(pickle.loads(raw, encoding="latin1")["data"], x)  # the oracle
-    assert ours["labels"] == [0, 0]
-
-
-@pytest.mark.parametrize("dtype", ["u1", "<i8", ">i4", "<f4", "<f8", "i1"])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("protocol", range(6))
-def test_pickled_arrays_of_any_type(dtype: str, order: str, protocol: int) -> None:
-    x = np.array(images(4, 6), dtype=dtype, order=order)  # type: ignore[call-overload]
-    read = read_pickle(pickle.dumps({"x": x}, protocol), "file")["x"]
-    np.testing.assert_array_equal(read, x)
-    assert read.dtype == x.dtype
-
-
-class Evil:
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
-        return Path.touch, (Path("touched"),)  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"data": Evil()},
-        {"data": np.array([Evil()], dtype=object)},
-        {"data": os.system},
-        {"data": np.load},
-        {"data": np.zeros(2, dtype=[("a", "i4")])},
-        {"data": np.zeros(2, dtype="datetime64[s]")},
-        {"data": np.zeros(2, dtype=complex)},
-        {("a", "tuple"): 1},
-        [1, 2],
-        Evil(),
-    ],
-)
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_pickle_that_is_more_than_arrays_is_refused_and_runs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: object, protocol: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^file (refers to|is damaged or no pickle of plain arrays)"):
-        read_pickle(pickle.dumps(content, protocol), "file")
-    assert not list(tmp_path.iterdir())
 
 
 def damage_cifar(folder: Path, kind: str) -> None:

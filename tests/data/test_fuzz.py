@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import gzip
+import io
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from initio.data import load
-from initio.data.pickles import read_pickle
+from initio.data.pickles import read_pickle, read_plain
 from initio.errors import InputError
 from initio.records import Batch
 from tests.data import formats
@@ -133,10 +135,22 @@ PICKLES = [
 ]
 
 
+PLAIN = [
+    pickle.dumps({"all": OrderedDict({("c10", 7): [1, np.float64(2.5), {3}]}), "t": None}, protocol)
+    for protocol in range(6)
+]
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(PICKLES).flatmap(damaged))
 def test_damaged_pickles(raw: bytes) -> None:
     assert "\n" not in refusal(lambda: read_pickle(raw, "file"))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(PLAIN).flatmap(damaged))
+def test_damaged_pickles_of_results(raw: bytes) -> None:
+    assert "\n" not in refusal(lambda: read_plain(io.BytesIO(raw), "file"))
 
 
 leaf = st.integers(-(2**70), 2**70) | st.text(max_size=9) | st.binary(max_size=300) | st.booleans() | st.none()

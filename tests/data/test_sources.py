@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from initio import plugins
 from initio.data import load
 from initio.data import sources as sources_module
 from initio.errors import InputError
@@ -62,7 +64,7 @@ def test_unknown_names(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INITIO_DATA")
     with pytest.raises(InputError, match="set INITIO_DATA to the folder that holds it, or give its path"):
         load("cifar10")
-    with pytest.raises(InputError, match=r"no file or folder 'photos' .*: give noise, digits, hf:NAME, or the path"):
+    with pytest.raises(InputError, match=r"folder 'photos' .*: give noise, digits, hf:NAME, module:NAME, or the path"):
         load("photos")
     with pytest.raises(InputError, match="no file or folder ''"):
         load("")
@@ -78,6 +80,51 @@ def test_a_path_that_ends_like_a_size_is_a_path(tmp_path: Path) -> None:
     formats.write_pictures(path, images(2, 8, 8, 3), np.array([0, 1]), ["a", "b"])
     assert load(str(path)).shape == (3, 8, 8)
     assert load(f"{path}@4").shape == (3, 4, 4)
+
+
+OWN = """
+import numpy as np
+from initio.data import from_arrays
+
+def mine(split):
+    return from_arrays("mine", split, (np.zeros((4, 6, 6), np.uint8), np.arange(4)))
+
+def wrong(split):
+    return 3
+
+constant = 3
+"""
+
+
+def test_a_source_of_your_own(shelf: Path) -> None:
+    Path("own_source_of_a_test.py").write_text(OWN)
+    data = load("own_source_of_a_test:mine@3")
+    assert (data.name, data.shape, data.classes) == ("mine", (1, 3, 3), 4)
+    assert sources_module.located("own_source_of_a_test:mine") == "own_source_of_a_test:mine"
+    for name, text in [
+        ("mine", "the split must be"),
+        ("wrong", "must give a Dataset or Noise, not a int"),
+        ("constant", "must be a function of the split, not a int"),
+        ("none", "the data source 'own_source_of_a_test:none' cannot be imported: AttributeError"),
+    ]:
+        with pytest.raises(InputError, match=text):
+            load(f"own_source_of_a_test:{name}", split={"mine": "valid"}.get(name, "train"))
+    with pytest.raises(InputError, match="mine has no test part, only train"):
+        load("own_source_of_a_test:mine", split="test")
+    with pytest.raises(InputError, match="cannot be imported: ModuleNotFoundError"):
+        load("no_such_module_of_mine:data")
+
+
+def test_a_source_that_a_package_announces(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("bars", "examples.own_data:bars", "initio.data")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point] * (group == "initio.data"))
+    assert load("bars").name == "bars"
+    with pytest.raises(InputError, match="did you mean 'bars'"):
+        load("barss")
+    formats.write_npz(Path("bars"), x=images(3, 3, 8, 8), y=labels(3))
+    Path("bars.npz").rename("bars")
+    with pytest.raises(InputError, match="bars is not a kind of data file"):  # a path comes first
+        load("bars")
 
 
 def data_folder() -> Path:

@@ -21,14 +21,14 @@ import initio
 from initio import Architecture, Batch, NetworkSettings, noise
 from initio.cli import main
 from initio.metrics import METRICS, Options
-from initio.scores.pool import Job, sample, score_pool
+from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
 from initio.spaces import NB201
 from studies.score_faults import Kill, command, start, survive, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
 BATCH = noise((3, 8, 8), batch_size=4)
-JOB = Job(NB201, BATCH, ("all",), NetworkSettings(channels=2, cells=1, shape=BATCH.shape), Options())
+JOB = ScoringJob(NB201, BATCH, ("all",), NetworkSettings(channels=2, cells=1, shape=BATCH.shape), Options())
 
 
 # --- kill -9 ----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> 
 # --- networks and batches ---------------------------------------------------------------
 
 
-def scores(tmp_path: Path, job: Job, arch: Architecture) -> dict[str, initio.Evaluation]:
+def scores(tmp_path: Path, job: ScoringJob, arch: Architecture) -> dict[str, initio.Evaluation]:
     with Store(tmp_path / "s.db") as store:
         score_pool(job, [arch], store)
         found = {e.metric: e for e in store.evaluations()}

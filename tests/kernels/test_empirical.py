@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from initio.autodiff.tape import record
+from initio.autodiff.record import record
 from initio.kernels.empirical import ntk
 from initio.metrics import Options, evaluate
 from initio.records import Batch
@@ -163,7 +163,7 @@ def test_recording_leaves_no_trace_in_the_model():
     flags = [m.training for m in model.modules()]
     hooks = [len(m._forward_hooks) for m in model.modules()]
     generator = torch.get_rng_state()
-    tape = record(model, x, tangents=True, codes=True, fisher=True)
+    tape = record(model, x, direction=dict(model.named_parameters()), codes=True, fisher=True)
     tape.gradient(torch.ones_like(tape.f))
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert flags == [m.training for m in model.modules()]
@@ -207,7 +207,7 @@ def test_tapes_are_freed_without_the_cycle_collector():
     gc.collect()
     gc.disable()
     try:
-        tape = record(model, x, tangents=True, codes=True, fisher=True)
+        tape = record(model, x, direction=dict(model.named_parameters()), codes=True, fisher=True)
         tape.dual_gradient(torch.ones_like(tape.f), torch.ones_like(tape.f), fisher={})
         alive = [weakref.ref(tape.x), weakref.ref(tape.f)]
         del tape

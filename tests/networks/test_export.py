@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from initio import Architecture, InputError, NetworkSettings, build, from_json, parse
-from initio.networks.export import FORMATS, export, python_source
 from initio.spaces import SPACES, ZOO, Genotype, get_space
+from initio.spaces.exports import FORMATS, export, exported
 
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
 WIDE = (  # four vertices share the output's channels, one of them reads a wider one
@@ -41,7 +41,7 @@ def load(source: str) -> Any:
     return names
 
 
-def built(arch: Architecture | Genotype, settings: NetworkSettings) -> nn.Module:
+def built(arch: Architecture, settings: NetworkSettings) -> nn.Module:
     return build(arch, **vars(settings))
 
 
@@ -64,15 +64,15 @@ def inputs(settings: NetworkSettings, m: int = 2) -> Tensor:
 def check(text: str, settings: NetworkSettings) -> str:
     """The exported source has the built network's state dict and outputs, at its size and at another one."""
     arch = parse(text)
-    source = python_source(arch, settings)
+    source = exported(arch, "python", **vars(settings)).decode()
     names = load(source)
-    exported, model = names["Network"]().eval(), trained(built(arch, settings))
+    network, model = names["Network"]().eval(), trained(built(arch, settings))
     shapes = {name: value.shape for name, value in model.state_dict().items()}
-    assert {name: value.shape for name, value in exported.state_dict().items()} == shapes
-    assert list(exported.state_dict()) == list(shapes)
-    exported.load_state_dict(model.state_dict())
+    assert {name: value.shape for name, value in network.state_dict().items()} == shapes
+    assert list(network.state_dict()) == list(shapes)
+    network.load_state_dict(model.state_dict())
     x = inputs(settings)
-    assert torch.equal(exported(x), model(x))
+    assert torch.equal(network(x), model(x))
     assert settings.channels is not None
     other = replace(settings, channels=settings.channels + 5, classes=7)
     shapes = {name: value.shape for name, value in built(arch, other).state_dict().items()}
@@ -140,15 +140,15 @@ def test_python_with_drop_path() -> None:
 
 
 def test_python_keeps_to_the_operations_in_use() -> None:
-    source = python_source(parse(CELL))
+    source = exported(CELL, "python").decode()
     assert "class NorConv3x3" in source
     assert "Sep" not in source
     assert "initio" not in source.replace("Initio", "")
-    assert source == python_source(parse(CELL))
+    assert source == exported(CELL, "python").decode()
 
 
 def test_python_says_what_it_is() -> None:
-    head = python_source(parse(CELL)).partition("import")[0]
+    head = exported(CELL, "python").decode().partition("import")[0]
     assert f"# {CELL}\n" in head
     assert "Initio 0" in head
 
@@ -159,7 +159,7 @@ def test_python_is_formatted(tmp_path: Path) -> None:
     cases += [(name, NetworkSettings(auxiliary=True, drop_path=0.1)) for name in ZOO]
     cases += [(CELL, NetworkSettings()), (WIDE, NetworkSettings()), ("nasnet", NetworkSettings(shape=(3, 224, 224)))]
     for number, (text, settings) in enumerate(cases):
-        (tmp_path / f"net_{number}.py").write_text(python_source(parse(text), settings), encoding="utf-8")
+        export(text, tmp_path / f"net_{number}.py", "python", **vars(settings))
     assert RUFF is not None, "ruff is part of the development environment"
     options = ["--isolated", "--line-length", "120", "--no-cache"]
     subprocess.run([RUFF, "format", "--check", "--diff", *options, tmp_path], check=True)
@@ -191,7 +191,7 @@ def test_notation_and_json_read_back(tmp_path: Path) -> None:
         export(arch, tmp_path / "arch.json", "json")
         assert parse((tmp_path / "arch.txt").read_text()) == arch
         assert from_json(Architecture, (tmp_path / "arch.json").read_text()) == arch
-    export(ZOO["nasnet"], tmp_path / "arch.txt", "genotype")
+    export(parse("nasnet"), tmp_path / "arch.txt", "genotype")
     assert Genotype.parse((tmp_path / "arch.txt").read_text()) == ZOO["nasnet"]
 
 
@@ -210,7 +210,7 @@ def test_torchscript_equals_the_network(text: str, settings: NetworkSettings, tm
     path, weights = tmp_path / "net.pt", tmp_path / "weights.pt"
     model = trained(built(parse(text), settings))
     torch.save(model.state_dict(), weights)
-    export(parse(text), path, "torchscript", settings, weights=weights)
+    export(parse(text), path, "torchscript", **vars(settings), weights=weights)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         exported = torch.jit.load(path)
@@ -224,7 +224,7 @@ def test_onnx_equals_the_network(text: str, settings: NetworkSettings, tmp_path:
     path, weights = tmp_path / "net.onnx", tmp_path / "weights.pt"
     model = trained(built(parse(text), settings))
     torch.save(model.state_dict(), weights)
-    export(parse(text), path, "onnx", settings, weights=weights)
+    export(parse(text), path, "onnx", **vars(settings), weights=weights)
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     for m in (1, 5):
         x = inputs(settings, m)
@@ -233,7 +233,7 @@ def test_onnx_equals_the_network(text: str, settings: NetworkSettings, tmp_path:
 
 
 def test_without_weights_the_network_is_that_of_the_seed(tmp_path: Path) -> None:
-    export(parse(CELL), tmp_path / "net.pt", "torchscript", SMALL, seed=3)
+    export(parse(CELL), tmp_path / "net.pt", "torchscript", **vars(SMALL), seed=3)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         exported = torch.jit.load(tmp_path / "net.pt")
@@ -247,7 +247,7 @@ def test_without_weights_the_network_is_that_of_the_seed(tmp_path: Path) -> None
 def test_onnx_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"needs the package onnx: pip install 'initio\[export\]'"):
-        export(parse(CELL), tmp_path / "net.onnx", "onnx", SMALL)
+        export(parse(CELL), tmp_path / "net.onnx", "onnx", **vars(SMALL))
     assert not list(tmp_path.iterdir())
 
 
@@ -264,11 +264,11 @@ def test_weights_must_fit(tmp_path: Path) -> None:
     for message, content in wrong.items():
         torch.save(content, tmp_path / "weights.pt")
         with pytest.raises(InputError, match=message):
-            export(parse(CELL), tmp_path / "net.pt", "torchscript", SMALL, weights=tmp_path / "weights.pt")
+            export(parse(CELL), tmp_path / "net.pt", "torchscript", **vars(SMALL), weights=tmp_path / "weights.pt")
     for content in (b"", b"\x80\x04]\x94.", b"PK\x03\x04", b"text", json.dumps({"a": 1}).encode()):
         (tmp_path / "weights.pt").write_bytes(content)
         with pytest.raises(InputError, match="is not a state dict"):
-            export(parse(CELL), tmp_path / "net.pt", "torchscript", SMALL, weights=tmp_path / "weights.pt")
+            export(parse(CELL), tmp_path / "net.pt", "torchscript", **vars(SMALL), weights=tmp_path / "weights.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["weights.pt"]
 
 
@@ -281,14 +281,13 @@ def test_weights_must_fit(tmp_path: Path) -> None:
         (CELL, "python", NetworkSettings(shape=(20,)), None, "nb201 needs inputs of shape"),
         ("darts_v2", "python", NetworkSettings(shape=(3, 8)), None, "darts needs inputs of shape"),
         ("darts_v2", "python", replace(SMALL, auxiliary=True), None, "the auxiliary head needs at least 6x6 positions"),
-        ("nasnet", "json", SMALL, None, "choose the format genotype"),
     ],
 )
 def test_mistakes(
     arch: str, format: str, settings: NetworkSettings, weights: str | None, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        export(parse(arch), tmp_path / "net", format, settings, weights=weights)
+        export(parse(arch), tmp_path / "net", format, **vars(settings), weights=weights)
     assert not list(tmp_path.iterdir())
 
 

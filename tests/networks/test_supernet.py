@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from initio.autodiff.pearlmutter import Tape
+from initio.autodiff.record import Tape
 from initio.errors import InputError
 from initio.networks.build import GraphModule
 from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Mixed, Op, choose, prune

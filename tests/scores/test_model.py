@@ -8,7 +8,8 @@ from torch import nn
 import initio
 from initio.errors import InputError
 from initio.metrics import Options, evaluate
-from initio.scores.model import as_batch, score, score_architecture
+from initio.scores.measure import measure
+from initio.scores.model import as_batch, score
 from initio.spaces import get_space
 
 
@@ -40,12 +41,11 @@ def test_lazy_layers_do_not_move_torch_s_generator():
 
 def test_repeats_over_seeds_have_a_spread():
     arch = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
-    settings = initio.NetworkSettings(channels=4, cells=1, shape=(3, 8, 8))
-    scores = score(arch, batch(), "trace,params", settings=settings, repeats=3)
+    scores = score(arch, batch(), "trace,params", channels=4, cells=1, repeats=3)
     assert len(scores["trace"].values) == 3
     assert scores["trace"].spread > 0
     assert scores["params"].spread == 0
-    alone = score(arch, batch(), "trace", settings=settings, seed=2)
+    alone = score(arch, batch(), "trace", channels=4, cells=1, seed=2)
     assert alone["trace"].values[0] == scores["trace"].values[2]
 
 
@@ -57,11 +57,9 @@ def test_a_module_s_first_repeat_is_itself():
 
 def test_costs_are_counted_on_the_architecture_as_written():
     arch = "|none~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|none~2|"
-    settings = initio.NetworkSettings(channels=4, cells=1, shape=(3, 8, 8))
     written = initio.build(arch, channels=4, cells=1, shape=(3, 8, 8), prune=False)
-    assert score(arch, batch(), "params", settings=settings)["params"].value == sum(
-        p.numel() for p in written.parameters()
-    )
+    params = sum(p.numel() for p in written.parameters())
+    assert score(arch, batch(), "params", channels=4, cells=1)["params"].value == params
 
 
 @pytest.mark.parametrize("space", ["nb201", "nb101", "darts"])
@@ -73,7 +71,7 @@ def test_counts_from_the_graph_are_those_of_the_built_network(space):
     for seed in range(3):
         arch = space.sample(Random(seed))
         built = evaluate(space.build(arch, settings), data, names)
-        assert score_architecture(arch, data, names, settings=replace(settings, prune=True)) == built
+        assert measure(arch, data, names, network=replace(settings, prune=True)) == built
 
 
 def test_batches_come_as_pairs_and_from_loaders():
@@ -119,5 +117,23 @@ def test_parameters_that_cannot_be_drawn_again_have_no_spread():
 
 def test_classes_and_shape_of_the_network_are_those_of_the_batch():
     arch, three = get_space("nb201").sample(Random(0)), initio.noise((1, 8, 8), classes=3, batch_size=4, seed=0)
-    given, plain = (score(arch, three, "params", settings=s) for s in (initio.NetworkSettings(), None))
+    given, plain = score(arch, three, "params", classes=10, shape=(3, 32, 32)), score(arch, three, "params")
     assert given["params"].value == plain["params"].value
+
+
+def test_a_module_is_not_built_again():
+    with pytest.raises(InputError, match="channels: a module has its size already"):
+        score(small(), batch(), "trace", channels=8)
+
+
+def test_scores_in_a_notebook():
+    scores = score(nn.Sequential(nn.Flatten(), nn.Linear(192, 10)), batch(), "trace,naswot", repeats=2)
+    assert repr(scores) == str(scores)
+    html = scores._repr_html_()
+    assert html.count("<tr>") == 3
+    assert "the network has no ReLU" in html
+    frame = scores.to_frame()
+    assert frame.index.names == ["metric", "seed"]
+    assert frame.loc[("trace", 1), "value"] == scores["trace"].numbers[1]
+    assert frame["value"].isna().tolist() == [False, False, True, True]
+    assert frame.loc[("naswot", 0), "flag"] == scores["naswot"].flag

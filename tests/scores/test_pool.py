@@ -10,25 +10,30 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
 import initio
 from initio import Architecture, InputError, NetworkSettings, get_space, noise
+from initio.autodiff import fused
+from initio.autodiff.threads import one_thread
 from initio.metrics import Options, evaluate
 from initio.scores.files import COLUMNS, check_export, export
 from initio.scores.pool import (
-    Job,
-    Progress,
+    ScoringJob,
+    ScoringProgress,
     everything,
     missing,
+    pool_table,
     read_architectures,
-    rows,
     run_task,
     sample,
     score_pool,
 )
+from initio.scores.read import read_table
 from initio.scores.store import Store, differences
+from initio.scores.table import Origin, ScoreTable
 from initio.spaces import SPACES
 
 NB201 = get_space("nb201")
@@ -37,8 +42,8 @@ SMALL = NetworkSettings(channels=2, cells=1, shape=BATCH.shape)
 METRICS = ("grad", "trace", "kappa", "naswot")
 
 
-def job(metrics: tuple[str, ...] = METRICS, **changes: object) -> Job:
-    return replace(Job(NB201, BATCH, metrics, SMALL, Options()), **changes)  # type: ignore[arg-type]
+def job(metrics: tuple[str, ...] = METRICS, **changes: object) -> ScoringJob:
+    return replace(ScoringJob(NB201, BATCH, metrics, SMALL, Options()), **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -50,11 +55,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_values_are_those_of_the_metrics_on_the_canonical_network(store: Store) -> None:
     pool = sample(NB201, 4, seed=1)
     score_pool(job(repeats=2, seed=3), pool, store)
-    for arch, e in rows(job(repeats=2, seed=3), pool, store):
-        assert e.architecture == NB201.canonical(arch)
-        model = NB201.build(e.architecture, SMALL, seed=e.seed)
-        value = evaluate(model, BATCH, METRICS)[e.metric]
-        assert (e.value, e.flag) == (value.value, value.flag)
+    table = pool_table(job(repeats=2, seed=3), pool, store)
+    assert table.architectures == tuple(pool)
+    for row, arch in enumerate(pool):
+        for draw, seed in enumerate((3, 4)):
+            values = evaluate(NB201.build(NB201.canonical(arch), SMALL, seed=seed), BATCH, METRICS)
+            for name, value in values.items():
+                assert value.value in (table.each(name)[draw, row], None)
+                assert value.flag == table.flags[name].get((draw, row), "")
     assert {e.seed for e in store.evaluations()} == {3, 4}
 
 
@@ -65,14 +73,28 @@ def test_each_network_is_scored_once_and_costs_are_of_the_architecture_as_writte
     assert NB201.canonical(alive) == NB201.canonical(dead)
     counting, scoring = score_pool(job(("grad", "params", "flops", "layers")), [alive, dead, alive], store)
     assert (counting.phase, counting.done, scoring.phase, scoring.done) == ("counting", 2, "scoring", 1)
-    found = {(arch, e.metric): e for arch, e in rows(job(("grad", "params")), [alive, dead], store)}
-    assert found[alive, "grad"] is not None
-    assert found[alive, "grad"] == found[dead, "grad"]
-    counted = [found[arch, "params"].value for arch in (alive, dead)]
+    table = pool_table(job(("grad", "params")), [alive, dead, alive], store)
+    assert table.architectures == (alive, dead)
+    assert table["grad"][0] == table["grad"][1] > 0
     built = [NB201.build(arch, replace(SMALL, prune=False)) for arch in (alive, dead)]
-    assert counted == [sum(p.numel() for p in model.parameters()) for model in built]
-    assert counted[0] < counted[1]  # type: ignore[operator]
-    assert (found[dead, "params"].data, found[dead, "params"].seed) == ("", 0)
+    assert table["params"].tolist() == [sum(p.numel() for p in model.parameters()) for model in built]
+    assert table["params"][0] < table["params"][1]
+    assert table.origin("params").draws == ((0, ""),)
+
+
+def test_one_scorer(store: Store) -> None:
+    """`initio.score` of an architecture is what `initio score` stores, to the bit."""
+    dead = NB201.parse("|nor_conv_3x3~0|+|nor_conv_3x3~0|none~1|+|none~0|skip_connect~1|nor_conv_1x1~2|")
+    pool = [dead, *sample(NB201, 2, seed=5)]
+    this = job((*METRICS, "nngp", "naswot", "params"), repeats=2, seed=1)
+    score_pool(this, pool, store)
+    table = pool_table(this, pool, store)
+    for row, arch in enumerate(pool):
+        with one_thread():
+            scores = initio.score(arch, BATCH, this.metrics, repeats=2, seed=1, channels=2, cells=1)
+        for name in this.metrics:
+            numbers = [math.nan if v.value is None else v.value for v in scores[name].values]
+            np.testing.assert_array_equal(numbers[: len(table.each(name))], table.each(name)[:, row])
 
 
 def test_a_counted_cost_is_what_the_metric_says(store: Store) -> None:
@@ -123,13 +145,30 @@ def test_other_settings_never_share_a_score(change: dict[str, object], store: St
     assert {*before} < {*store.evaluations()}
 
 
+def test_whoever_rounds_differently_never_shares_a_score(store: Store) -> None:
+    """Compiled kernels change bits of float32 and of nothing else; costs are counted."""
+    pool, this = sample(NB201, 2, seed=0), job(("grad", "params"))
+    both = [part.settings for part in this.parts]
+    assert dict(both[0]).items() >= {"threads": 1, "arithmetic": fused.arithmetic()}.items()
+    assert not {"threads", "arithmetic"} & set(dict(both[1]))
+    score_pool(this, pool, store)
+    with fused.switched_off():
+        ended = score_pool(this, pool, store)
+        assert [progress.done for progress in ended] == [0, 2]
+        exact = job(options=Options(dtype="float64"))
+        plain = [part.settings for part in exact.parts]
+    assert plain == [part.settings for part in exact.parts]
+    table = read_table(store, NB201, where={"arithmetic": "torch"})
+    assert dict(table.origin("grad").settings)["arithmetic"] == "torch"
+
+
 def test_settings_that_only_say_how_do_share(store: Store) -> None:
     pool = sample(NB201, 2, seed=0)
     score_pool(job(), pool, store)
     assert missing(job(options=Options(memory=10**9)), pool, store)[0] == []
     published = NetworkSettings(channels=16, cells=5, shape=BATCH.shape)
     keys = [
-        [part.settings(job(network=network), pool[0]) for part in job(network=network).parts]
+        [part.settings for part in job(network=network).parts]
         for network in (published, NetworkSettings(shape=BATCH.shape))
     ]
     assert keys[0] == keys[1]
@@ -138,7 +177,7 @@ def test_settings_that_only_say_how_do_share(store: Store) -> None:
 def test_workers_and_order_do_not_change_a_bit(tmp_path: Path) -> None:
     pool = sample(NB201, 10, seed=0)
     this = job(("all",), repeats=2)
-    seen: list[Progress] = []
+    seen: list[ScoringProgress] = []
     with Store(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
         score_pool(this, pool, one)
         ended = score_pool(this, reversed(pool), two, workers=2, on_progress=seen.append)
@@ -167,7 +206,7 @@ def test_a_space_of_your_own(store: Store) -> None:
     pool = list(everything(own))
     ended = score_pool(job(("grad", "params"), space=own), pool, store)
     assert [progress.done for progress in ended] == [3, 3]
-    params = [e.value for _, e in rows(job(("params",), space=own), pool, store)]
+    params = pool_table(job(("params",), space=own), pool, store)["params"].tolist()
     assert params == [sum(p.numel() for p in build(width).parameters()) for width in (2, 3, 4)]
 
 
@@ -179,9 +218,10 @@ def test_every_space(name: str, store: Store) -> None:
     network = NetworkSettings(channels=4, cells=2 if name == "darts" else 1, shape=BATCH.shape)
     this = job(("grad", "params"), space=space, network=network)
     score_pool(this, [arch], store)
-    found = {e.metric: e for _, e in rows(this, [arch], store)}
+    found = {e.metric: e for e in store.evaluations()}
     assert found["params"].architecture == arch
     assert found["grad"].architecture == space.canonical(arch)
+    assert pool_table(this, [arch], store)["grad"][0] == found["grad"].value
     assert found["grad"].value is not None
     assert found["grad"].value > 0
 
@@ -221,7 +261,7 @@ def test_architectures_from_a_file(tmp_path: Path) -> None:
     for line, text in [
         ("|nor_conv~0|", "line 2 of .*pool.txt': an nb201 cell has 3 nodes"),
         ("darts_v2", "line 2 of .*: the architecture is of space 'darts', not of 'nb201'"),
-        ("nasnet", "line 2 of .*: the published cell lies outside the space nb201"),
+        ("nasnet", "line 2 of .*: the architecture is of space 'zoo', not of 'nb201'"),
     ]:
         path.write_text(f"{NB201.format(pool[0])}\n{line}\n")
         with pytest.raises(InputError, match=text):
@@ -269,27 +309,30 @@ def test_csv_reads_back_to_the_same_bits(tmp_path: Path, store: Store) -> None:
     pool = [*sample(NB201, 3, seed=0), Architecture("nb201", (0,) * 6)]
     this = job((*METRICS, "params"))
     score_pool(this, pool, store)
-    expected = list(rows(this, pool, store))
-    assert len(expected) == len(pool) * 5
+    table = pool_table(this, pool, store)
     folder = tmp_path / "exported"
     folder.mkdir()
-    export(folder / "scores.csv", NB201, rows(this, pool, store))
+    export(folder / "scores.csv", NB201, table)
     assert [path.name for path in folder.iterdir()] == ["scores.csv"]
     with (folder / "scores.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert tuple(lines[0]) == COLUMNS
-    for line, (arch, e) in zip(lines, expected, strict=True):
+    expected = [(row, arch, name) for row, arch in enumerate(pool) for name in table.metrics]
+    for line, (row, arch, name) in zip(lines, expected, strict=True):
+        made = table.origin(name)
         assert NB201.parse(line["architecture"]) == arch
-        assert NB201.parse(line["canonical"]) == e.architecture
-        assert (float(line["value"]) if line["value"] else None) == e.value
-        assert (line["metric"], int(line["seed"]), line["flag"], line["data"]) == (e.metric, e.seed, e.flag, e.data)
-        assert json.loads(line["settings"]) == dict(e.settings)
+        assert NB201.parse(line["canonical"]) == (arch if made.counted else NB201.canonical(arch))
+        np.testing.assert_equal(float(line["value"] or "nan"), table[name][row])
+        assert (line["metric"], int(line["seed"]), line["data"]) == (name, *made.draws[0])
+        assert line["flag"] == table.flags[name].get((0, row), "")
+        assert json.loads(line["settings"]) == dict(made.settings)
     assert any(line["flag"] for line in lines)  # of the cell without a path
 
 
 def test_infinities_survive_csv(tmp_path: Path) -> None:
-    e = initio.Evaluation(sample(NB201, 1, seed=0)[0], "kappa", math.inf, 0, "singular")
-    export(tmp_path / "k.csv", NB201, [(e.architecture, e)])
+    origin = {"kappa": Origin(draws=((0, "d00d"),))}
+    table = ScoreTable.of(sample(NB201, 1, seed=0), {"kappa": [math.inf]}, {"kappa": {(0, 0): "singular"}}, origin)
+    export(tmp_path / "k.csv", NB201, table)
     with (tmp_path / "k.csv").open(newline="") as file:
         assert float(next(csv.DictReader(file))["value"]) == math.inf
 
@@ -310,6 +353,7 @@ def test_parquet(tmp_path: Path, store: Store) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="the optional extra `parquet` is not installed")
     pool = sample(NB201, 2, seed=0)
     score_pool(job(), pool, store)
-    export(tmp_path / "scores.parquet", NB201, rows(job(), pool, store))
-    table = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
-    assert [row["value"] for row in table] == [e.value for _, e in rows(job(), pool, store)]
+    table = pool_table(job(), pool, store)
+    export(tmp_path / "scores.parquet", NB201, table)
+    lines = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert [line["value"] for line in lines] == [table[name][row] for row in range(2) for name in table.metrics]

@@ -33,10 +33,11 @@ def test_text_reads_back_to_equality(space: Space) -> None:
 
 
 @graph_spaces
-def test_the_notation_alone_names_the_space(space: Space) -> None:
+def test_the_notation_alone_names_the_architecture(space: Space) -> None:
     for arch in some(space, 5):
-        assert parse(space.format(arch)) == arch
         assert parse(to_json(arch)) == arch
+        found = parse(space.format(arch))  # where two spaces share a notation, of the first one that has it
+        assert get_space(found.space).canonical(found) == space.canonical(arch)
         assert get_space(arch.space).contains(arch)
 
 
@@ -84,6 +85,10 @@ def test_canonical_is_idempotent_and_keeps_connection(space: Space) -> None:
 
 @spaces
 def test_decode_takes_the_heaviest_options(space: Space) -> None:
+    if not space.relaxation:
+        with pytest.raises(InputError, match="not a space that weights decide in"):
+            space.decode([])
+        return
     for arch in some(space, 5):
         rng = Random(0)
         weights = [[rng.random() for _ in decision.options] for decision in space.relaxation]
@@ -183,8 +188,7 @@ def test_a_damaged_notation_parses_and_prints_back_or_raises_input_error(
             arch = read(damaged)
         except InputError:
             continue
-        if isinstance(arch, Architecture):
-            assert parse(get_space(arch.space).format(arch)) == arch
+        assert read(get_space(arch.space).format(arch)) == arch
 
 
 @given(

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from initio.errors import InputError
 from initio.networks.graphs import NetworkSettings
+from initio.spaces.modelspec import OPS
 from initio.spaces.nb1shot1 import NB1SHOT1_S1, NB1SHOT1_S2, NB1SHOT1_S3, NB1Shot1Space
-from initio.spaces.nb101 import NB101, OPS
+from initio.spaces.nb101 import NB101
 
 DATA = Path(os.environ.get("INITIO_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SPACES = (NB1SHOT1_S1, NB1SHOT1_S2, NB1SHOT1_S3)

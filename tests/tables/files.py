@@ -16,7 +16,7 @@ import pytest
 
 from initio.records import Architecture
 from initio.spaces import NB101
-from initio.spaces.nb101 import OPS
+from initio.spaces.modelspec import OPS
 from initio.tables.convert.tfrecord import masked_crc32c
 
 SHARED = Path(os.environ.get("INITIO_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -166,3 +166,13 @@ def tfrecord(path: Path, cells: list[Architecture], epochs: tuple[int, ...] = (4
                     value = (len(cells) - i) / 100 - trial / 1000
                     file.write(framed(record101(arch, e, value, value + 0.01, 10.0 * e + trial, 1000 + i)))
     return path
+
+
+def encrypted(archive: bytes) -> bytes:
+    """The archive with the flag of encryption on every member."""
+    raw = bytearray(archive)
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = -1
+        while (start := archive.find(mark, start + 1)) >= 0:
+            raw[start + place] |= 1
+    return bytes(raw)

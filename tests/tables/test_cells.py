@@ -7,7 +7,7 @@ import pytest
 
 from initio.records import Architecture
 from initio.spaces import NB1SHOT1_S1, NB101
-from initio.spaces.nb101 import PAIRS, from_bits
+from initio.spaces.dags import PAIRS, from_bits
 from initio.tables.cells import architectures, class_keys, words_of_rows, words_of_space
 from tests.tables.files import SHARED, needs_data
 

@@ -10,9 +10,7 @@ import pytest
 from initio import InputError
 from initio.spaces import NB101, NB201
 from initio.tables import open_compact, open_table, split_target
-
-SHARED = Path(os.environ.get("INITIO_DATA") or Path(__file__).parents[3] / "shared" / "data")
-needs_data = pytest.mark.skipif(not (SHARED / "nb201_tss.npz").is_file(), reason=f"no benchmark tables in {SHARED}")
+from tests.tables.files import SHARED, encrypted, needs_data
 
 
 def small_table(folder: Path, n: int = 50) -> Path:
@@ -73,16 +71,6 @@ def test_files_that_are_damaged(tmp_path: Path) -> None:
     np.save(tmp_path / "plain.npy", np.zeros(3))
     with pytest.raises(InputError, match="is not an .npz archive"):
         open_compact(str(tmp_path / "plain.npy"))
-
-
-def encrypted(archive: bytes) -> bytes:
-    """The archive with the flag of encryption on every member."""
-    raw = bytearray(archive)
-    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        start = -1
-        while (start := archive.find(mark, start + 1)) >= 0:
-            raw[start + place] |= 1
-    return bytes(raw)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

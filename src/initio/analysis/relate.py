@@ -10,7 +10,7 @@ import numpy as np
 from initio.analysis.correlation import Agreement, SpearmanWith, agreement, correlations, kendall, spearman
 from initio.analysis.hnas_bounds import BOUNDS, FITTED, Bound, TradeOff, best_trade_off, bound
 from initio.errors import InputError
-from initio.metrics import METRICS
+from initio.metrics import get_metric
 from initio.records import Architecture
 from initio.scores.read import read_all
 from initio.scores.store import Store
@@ -45,7 +45,7 @@ class Relation:
         """Each metric's mean over draws against the target."""
         out = {}
         for name in self.scores.metrics:
-            found = agreement(self.scores[name], self.target, higher_is_better=METRICS[name].higher_is_better, k=k)
+            found = agreement(self.scores[name], self.target, higher_is_better=get_metric(name).higher_is_better, k=k)
             out[name] = replace(found, undefined=self.scores.undefined(name))
         return out
 

@@ -1,1 +1,28 @@
-"""One recorded forward pass, many backward passes."""
+"""One recorded forward pass, many backward passes.
+
+    record(model, x, direction=v)                              record.py
+      │  the model's parts, and copies standing in for them    parts.py
+      │  what does not fit in memory waits on disk             spill.py
+      ▼
+    Recorder: a torch function mode, sees every torch function of the forward pass      recorder.py
+      │  a handler for each function it knows                  handlers.py
+      │    layers with weights -> Weighted                     weighted.py, on the maps of layers.py
+      │    normalisations      -> BatchNormalised, Affine      norms.py, on the sums of channels.py
+      │  all others are left to autograd; with a direction their tangents come from torch's forward mode
+      ▼
+    Tape: f, perhaps ḟ, and autograd's graph; every question is one backward pass of it  record.py
+         gradient, input_gradient, visit, dual_gradient, visit_dual, watched_gradients
+
+**A backward pass.** The tape sets its `Switch` (what the pass is for), calls `torch.autograd.grad`, and sets it back.
+The recorded functions read the switch: which parameters are wanted, whether batch statistics are constants, who wants
+to see layers. They leave g there in a dual pass, where autograd itself returns Hv.
+
+**Who holds what.** A tape holds its leaves, its output and hence the graph. The graph's functions hold a `Use`: the
+layer's names and map, its motion, and the switch; never the tape nor the recorder. Tangents live in a table beside the
+tensors while the pass is recorded, and only those of watched values stay. A cycle through autograd's graph would never
+be freed: the collector does not see into it.
+
+**Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread; autocast is switched off
+inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn networks, and the
+double backward for models that no tangent can pass.
+"""

@@ -51,22 +51,15 @@ class Geometry:
         if not self.stride:
             return F.linear(x, weight, bias)
         return torch.convolution(
-            x,
-            weight,
-            bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            False,
-            [0] * len(self.stride),
-            self.groups,
+            x, weight, bias, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
         )
 
     def transpose(self, delta: Tensor, x: Tensor, weight: Tensor, flipped: Tensor | None = None) -> Tensor:
         """Wᵀ * δ, in the shape of x; those who need it often hand in `flipped(weight)`."""
         if not self.stride:
             return delta @ weight
-        flipped = self.flipped(weight) if flipped is None else flipped
+        if flipped is None:
+            flipped = self.flipped(weight)
         if flipped is None:
             return self._backward(delta, x, weight, (True, False, False))[0]
         reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
@@ -77,7 +70,9 @@ class Geometry:
         if self.groups != 1 or set(self.stride) != {1}:
             return None
         flipped = weight.flip(tuple(range(2, weight.ndim))).transpose(0, 1)
-        return flipped.contiguous(memory_format=torch.channels_last) if flipped.ndim == 4 else flipped
+        if flipped.ndim == 4:
+            return flipped.contiguous(memory_format=torch.channels_last)
+        return flipped
 
     def outer(self, x: Tensor, delta: Tensor, weight: Tensor) -> Tensor:
         """Σ_i δ_i x_iᵀ, in the shape of W."""
@@ -88,7 +83,9 @@ class Geometry:
         return self._backward(delta, x, weight, (False, True, False))[1]
 
     def _fused(self, x: Tensor, delta: Tensor) -> CDLL | None:
-        return fused.usable(x, delta) if len(self.stride) == 2 and self.groups == 1 else None
+        if len(self.stride) == 2 and self.groups == 1:
+            return fused.usable(x, delta)
+        return None
 
     def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, *, each: bool) -> Tensor:
         kernel, padding, dilation, stride = (
@@ -103,10 +100,11 @@ class Geometry:
             # A 1x1 kernel of stride s reads every s-th pixel. Torch 2.13 writes out of bounds when it is asked for the
             # weights' gradient of such a layer with less than 8 channels, channels last; so take the pixels first.
             x = x[(slice(None), slice(None), *(slice(None, None, s) for s in self.stride))]
-            x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x.contiguous()
-            return Geometry(tuple(1 for _ in self.stride), self.padding, self.dilation, self.groups)._backward_as_is(
-                delta, x, weight, mask
-            )
+            format = torch.contiguous_format
+            if x.ndim == 4:
+                format = torch.channels_last
+            dense = Geometry((1,) * len(self.stride), self.padding, self.dilation, self.groups)
+            return dense._backward_as_is(delta, x.contiguous(memory_format=format), weight, mask)
         return self._backward_as_is(delta, x, weight, mask)
 
     def _backward_as_is(
@@ -140,20 +138,6 @@ class Geometry:
         for G in self._slices(x, delta, shape, chunk):
             K += _symmetric(G.reshape(m, -1))
         return K
-
-    def squares(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int = CHUNK_BYTES) -> Tensor:
-        """‖δ_i x_iᵀ‖² in float64: the diagonal of `gram`."""
-        return self.dots(x, delta, x, delta, shape, chunk)
-
-    def dots(
-        self, x: Tensor, delta: Tensor, x2: Tensor, delta2: Tensor, shape: Ints, chunk: int = CHUNK_BYTES
-    ) -> Tensor:
-        """⟨δ_i x_iᵀ, δ'_i x'_iᵀ⟩ in float64."""
-        pairs = zip(self._slices(x, delta, shape, chunk), self._slices(x2, delta2, shape, chunk), strict=True)
-        total = torch.zeros(len(x), dtype=torch.float64)
-        for G, H in pairs:
-            total += (G * H).reshape(len(x), -1).sum(1).double()
-        return total
 
     def _slices(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int) -> Iterator[Tensor]:
         """The per-sample gradients in slices of at most `chunk` bytes (or one output channel), samples first."""

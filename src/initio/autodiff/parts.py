@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from initio.errors import InputError
+
+# While a model runs with other tensors, no other thread may look at its own ones: it would take them for the model's.
+_LOCK = threading.RLock()
 
 
 class Parts:
@@ -25,7 +29,8 @@ class Parts:
         self.modules: list[nn.Module] = []
         self.parameters: dict[str, Tensor] = {}
         self.buffers: list[Tensor] = []
-        self._walk(model, "", set())
+        with _LOCK:
+            self._walk(model, "", set())
 
     def _walk(self, module: nn.Module, prefix: str, seen: set[int]) -> None:
         if id(module) in seen:
@@ -44,39 +49,50 @@ class Parts:
             if child is not None:
                 self._walk(child, f"{prefix}{name}.", seen)
 
+    def buffer_copies(self, dtype: torch.dtype) -> dict[int, Tensor]:
+        """For `standing_in`: buffers that the running model may write to, numbers in this dtype."""
+        out = {}
+        for b in self.buffers:
+            out[id(b)] = b.detach().clone()
+            if b.is_floating_point():
+                out[id(b)] = out[id(b)].to(dtype)
+        return out
+
     @contextmanager
     def evaluated(self) -> Iterator[None]:
         """`model.eval()` for a while; every module's own flag comes back."""
-        training = [module for module in self.modules if module.training]
-        try:
-            for module in training:
-                _set_training(module, False)
-            yield
-        finally:
-            for module in training:
-                _set_training(module, True)
+        with _LOCK:
+            training = [module for module in self.modules if module.training]
+            try:
+                for module in training:
+                    _set_training(module, False)
+                yield
+            finally:
+                for module in training:
+                    _set_training(module, True)
 
     @contextmanager
-    def replaced(self, values: Mapping[int, Tensor]) -> Iterator[None]:
-        """The model has values[id(t)] in the place of its parameter or buffer t for a while; what is tied stays tied.
+    def standing_in(self, values: Mapping[int, Tensor]) -> Iterator[None]:
+        """The model in evaluation, with values[id(t)] in the place of its parameter or buffer t; the tied stay tied.
 
         As `torch.func.functional_call`, which looks up every name on its own.
         """
         old: list[tuple[dict[str, Any], str, Tensor]] = []
-        try:
-            for module in self.modules:
-                if isinstance(module, torch.jit.ScriptModule):
-                    raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
-                tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-                for table in tables:
-                    for name, t in table.items():
-                        if id(t) in values:
-                            old.append((table, name, t))
-                            table[name] = values[id(t)]
-            yield
-        finally:
-            for table, name, t in old:
-                table[name] = t
+        with self.evaluated():
+            try:
+                for module in self.modules:
+                    if isinstance(module, torch.jit.ScriptModule):
+                        raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
+                    tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+                    for table in tables:
+                        for name, t in table.items():
+                            if id(t) in values:
+                                old.append((table, name, t))
+                                table[name] = values[id(t)]
+                yield
+            finally:
+                for table, name, t in old:
+                    table[name] = t
 
 
 def _set_training(module: nn.Module, flag: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from initio.autodiff.parts import Parts
-from initio.autodiff.tape import logits
+from initio.autodiff.record import logits, plain_arithmetic
 
 _BATCH_NORMS = {F.batch_norm}
 _RELUS = {F.relu, torch.relu, torch.Tensor.relu, torch.relu_, F.leaky_relu, F.relu6}
@@ -58,14 +58,16 @@ def _batch_norm(
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     if input.numel() == input.shape[1]:  # one value a channel: its own mean
-        return torch.zeros_like(input) if bias is None else bias.expand_as(input.movedim(1, -1)).movedim(-1, 1)
+        if bias is None:
+            return torch.zeros_like(input)
+        return bias.expand_as(input.movedim(1, -1)).movedim(-1, 1)
     return F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
 
 
 def _run(parts: Parts, values: Mapping[int, Tensor], x: Tensor, mode: TorchFunctionMode) -> Tensor:
     """f(x) with values[id(t)] in the place of a parameter or buffer t."""
     model = parts.modules[0]
-    with parts.evaluated(), parts.replaced(values), mode:
+    with parts.standing_in(values), plain_arithmetic(), mode:
         return logits(model(x))
 
 
@@ -75,7 +77,8 @@ def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict
     own = parts.parameters
     parameters = {n: p.detach().double().abs().requires_grad_() for n, p in own.items()}
     values = {id(own[n]): p for n, p in parameters.items()}
-    values |= {id(b): b.double().abs() if b.is_floating_point() else b.clone() for b in parts.buffers}
+    buffers = parts.buffer_copies(torch.float64)
+    values |= {key: b.abs() if b.is_floating_point() else b for key, b in buffers.items()}
     ones = torch.ones(1, *shape, dtype=torch.float64)
     with torch.enable_grad():
         R = _run(parts, values, ones, _WithoutNorm()).sum()
@@ -91,7 +94,9 @@ def activation_patterns(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.
     """The signs of all ReLU inputs, packed in bytes: one row for each input, or None without ReLUs."""
     mode, parts = _Patterns(), Parts(model)
     _run(parts, _values(parts, dtype), x.to(dtype), mode)
-    return np.concatenate(mode.signs, axis=1) if mode.signs else None
+    if not mode.signs:
+        return None
+    return np.concatenate(mode.signs, axis=1)
 
 
 @torch.no_grad()
@@ -114,24 +119,28 @@ def outputs_of_redrawn(
 
 def _values(parts: Parts, dtype: torch.dtype) -> dict[int, Tensor]:
     """The model's own parameters and buffers, for `_run`."""
-    own = [*parts.parameters.values(), *parts.buffers]
-    return {id(t): t.detach().to(dtype) if t.is_floating_point() else t.clone() for t in own}
+    return {id(p): p.detach().to(dtype) for p in parts.parameters.values()} | parts.buffer_copies(dtype)
 
 
 def double_backward(
-    model: nn.Module, x: Tensor, cotangent: Callable[[Tensor], Tensor], theta: frozenset[str], dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """Hθ by stock autograd, for networks that `tape.py` cannot carry tangents through; `cotangent` maps f to ∂L/∂f."""
+    model: nn.Module, x: Tensor, cotangent: Callable[[Tensor], Tensor], direction: Mapping[str, Tensor],
+    dtype: torch.dtype,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Hv by stock autograd, for networks that `record` cannot carry tangents through; `cotangent` maps f to ∂L/∂f."""
     parts = Parts(model)
     own = parts.parameters
     parameters = {n: p.detach().to(dtype).clone().requires_grad_() for n, p in own.items()}
     values = _values(parts, dtype) | {id(own[n]): p for n, p in parameters.items()}
-    names = sorted(theta)
+    names = sorted(direction)
     leaves = [parameters[n] for n in names]
+    Hv: Sequence[Tensor | None] = [None] * len(names)
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         f = _run(parts, values, x.to(dtype), _Statistics())
         g = torch.autograd.grad(f, leaves, cotangent(f), create_graph=True, allow_unused=True)
-        pairs = [(t, leaf) for t, leaf in zip(g, leaves, strict=True) if t is not None and t.requires_grad]
-        S = sum(((t * leaf.detach()).sum() for t, leaf in pairs), torch.zeros((), dtype=dtype))
-        Ht = torch.autograd.grad(S, leaves, allow_unused=True) if S.requires_grad else [None] * len(leaves)
-    return {n: torch.zeros_like(p) if h is None else h for n, p, h in zip(names, leaves, Ht, strict=True)}
+        S = torch.zeros((), dtype=dtype)  # vᵀg, whose gradient is Hv
+        for name, t in zip(names, g, strict=True):
+            if t is not None and t.requires_grad:
+                S = S + (t * direction[name].detach().to(dtype)).sum()
+        if S.requires_grad:
+            Hv = torch.autograd.grad(S, leaves, allow_unused=True)
+    return {n: torch.zeros_like(p) if h is None else h for n, p, h in zip(names, leaves, Hv, strict=True)}

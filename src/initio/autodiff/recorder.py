@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -13,25 +13,49 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from initio.autodiff import fused
-from initio.autodiff.functions import Affine, BatchNormalised, Keep, Layer, Switch, Weighted
 from initio.autodiff.layers import Geometry
+from initio.autodiff.switch import Layer, Motion, Switch, Use
+from initio.autodiff.weighted import Keep, Weighted
 
 
-class _Table:
+@dataclass(frozen=True)
+class Purpose:
+    """What a forward pass is recorded for, beside its value.
+
+    Args:
+        codes: note NASWOT's codes of every ReLU.
+        fisher: keep what Fisher's sums are made of.
+        frozen: batch statistics do not move with the direction either.
+        shares: a value may stand for several equal ones, as long as nothing changes it in place.
+        shares_relus: the same for ReLUs; sharing holds on to values that could wait on disk.
+    """
+
+    codes: bool = False
+    fisher: bool = False
+    frozen: bool = False
+    shares: bool = True
+    shares_relus: bool = True
+
+
+class Tangents:
     """Tangents beside their tensors; an entry dies with its tensor."""
 
     def __init__(self) -> None:
         self.entries: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
 
     def get(self, t: Tensor) -> Tensor | None:
+        """The tangent of a tensor; None is zero."""
         entry = self.entries.get(id(t))
-        return entry[1] if entry is not None and entry[0]() is t else None
+        if entry is None or entry[0]() is not t:
+            return None
+        return entry[1]
 
     def set(self, t: Tensor, tangent: Tensor | None) -> None:
+        """Puts a tangent beside its tensor."""
         if tangent is None:
             self.entries.pop(id(t), None)
             return
@@ -52,13 +76,13 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class _Rectified:
+class Rectified:
     """A ReLU that was computed already."""
 
     input: weakref.ref[Tensor]
     versions: tuple[int, int]
     out: Tensor
-    codes: Tensor
+    codes: list[tuple[Any, Tensor]]  # the entry in `patterns`, if codes are noted
 
 
 class SharedValueChangedError(Exception):
@@ -69,33 +93,50 @@ class NoTangentError(Exception):
     """An operation whose tangent cannot be had, or not be differentiated: second derivatives need another way."""
 
 
+Handler = Callable[..., Any]
+
+
 class Recorder(TorchFunctionMode):
-    """Sends every torch function of a running forward pass to `Weighted`, `_BatchNorm`, ..., or to autograd."""
+    """Sends every torch function of a running forward pass to its handler (see `handlers.py`), or to autograd.
+
+    Args:
+        parameters: the model's, by name; those of the running pass, not copies.
+        direction: v, by parameter name, where tangents are to be carried; a parameter without v stands still.
+        handlers: for torch functions; one may return NotImplemented.
+        purpose: what else is recorded.
+    """
 
     def __init__(
-        self, parameters: dict[str, Tensor], switch: Switch, *, tangents: bool, theta: frozenset[str], codes: bool,
-        fisher: bool, frozen: bool = False, shares: bool = True, shares_relus: bool = True,
+        self, parameters: Mapping[str, Tensor], direction: Mapping[str, Tensor] | None,
+        handlers: Mapping[Any, Handler], purpose: Purpose,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.shares, self.shares_relus = shares, shares and shares_relus
-        self.rectified: dict[int, _Rectified] = {}  # by the identity of the input
-        self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
         self.names = {id(p): name for name, p in parameters.items()}
-        self.switch, self.dual, self.theta, self.frozen = switch, tangents, theta, frozen
-        self.codes, self.fisher = codes, fisher
-        self.tangents = _Table()
+        self.parameters, self.handlers, self.purpose = parameters, handlers, purpose
+        self.dual, self.direction = direction is not None, direction or {}
+        self.switch = Switch()
+        self.tangents = Tangents()
+        self.watched: dict[int, tuple[Tensor, Tensor | None]] = {}  # by identity: value and tangent
+        self.rectified: dict[int, Rectified] = {}  # by the identity of the input
+        self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
         self.notes = Notes()
         self.patterns: list[tuple[Any, Tensor]] = []  # (graph node of a ReLU's output, its code matrix)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Dispatches on the function."""
         kwargs = kwargs or {}
-        handler = _HANDLERS.get(func)
+        handler = self.handlers.get(func)
         if handler is not None:
             out = handler(self, *args, **kwargs)
             if out is not NotImplemented:
                 return out
         return self.other(func, args, kwargs)
+
+    def forget(self) -> None:
+        """Drops the tangents, and through them whole graphs, which would wait for the cycle collector."""
+        self.tangents.entries.clear()
+        self.rectified.clear()
+        self.patterns.clear()
 
     # --- operations that nothing special is known about ----------------------------------------------------------
 
@@ -107,12 +148,12 @@ class Recorder(TorchFunctionMode):
         if name == "__get__":
             return self._property(func, args[0])
         leaves, spec = tree_flatten((args, kwargs))
-        if in_place(name) and leaves and id(leaves[0]) in self.fixed and self.fixed[id(leaves[0])]() is leaves[0]:
+        if in_place(name) and leaves and self.is_fixed(leaves[0]):
             raise SharedValueChangedError
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         read = {self.names[id(t)] for t in tensors if id(t) in self.names}
-        tangents = self._tangents(leaves) if self.dual else None
-        if tangents is None or all(t is None for t in tangents):
+        tangents = [self.tangent(leaf) for leaf in leaves]
+        if all(t is None for t in tangents):
             out = func(*args, **kwargs)
         else:
             out = self._with_tangents(func, name, leaves, spec, tangents, args, kwargs)
@@ -128,37 +169,30 @@ class Recorder(TorchFunctionMode):
             if id(t) in self.names:
                 self.notes.unknown.add(self.names[id(t)])
                 self.notes.operations.add("a property")
-            tangent = self._tangents([t])[0] if self.dual else None
+            tangent = self.tangent(t)
             if tangent is not None:
                 self.tangents.set(out, func(tangent))
         return out
 
-    def _tangents(self, leaves: Sequence[Any]) -> list[Tensor | None]:
-        out: list[Tensor | None] = []
-        for leaf in leaves:
-            tangent = None
-            if isinstance(leaf, Tensor):
-                tangent = self.tangents.get(leaf)
-                if tangent is None and self.names.get(id(leaf)) in self.theta:
-                    tangent = leaf.detach()  # the direction θ, a constant
-            out.append(tangent)
-        return out
+    def tangent(self, leaf: Any) -> Tensor | None:
+        """That of a value, or the direction at a parameter, which is a constant; None is zero."""
+        if not (self.dual and isinstance(leaf, Tensor)):
+            return None
+        tangent = self.tangents.get(leaf)
+        if tangent is None and (name := self.name(leaf)) in self.direction:
+            tangent = self.direction[name].detach()
+        return tangent
 
     def _with_tangents(
-        self,
-        func: Any,
-        name: str,
-        leaves: list[Any],
-        spec: Any,
-        tangents: list[Tensor | None],
-        args: Any,
-        kwargs: Any,
+        self, func: Any, name: str, leaves: list[Any], spec: Any, tangents: list[Tensor | None], args: Any, kwargs: Any
     ) -> Any:
         if func in _LINEAR and (tangent := _linear_tangent(func, args, kwargs, leaves, spec, tangents)) is not None:
             out = func(*args, **kwargs)
             self._attach(out, tangent)
             return out
-        pure = _out_of_place(func, name) if in_place(name) else func
+        pure = func
+        if in_place(name):
+            pure = _out_of_place(name)
         spots = [i for i, t in enumerate(tangents) if t is not None]
 
         def run(*values: Tensor) -> Any:
@@ -192,20 +226,30 @@ class Recorder(TorchFunctionMode):
 
     def is_value(self, t: Any) -> bool:
         """Whether it is a tensor of the running pass and not a parameter."""
-        return isinstance(t, Tensor) and id(t) not in self.names
+        return isinstance(t, Tensor) and not self.name(t)
 
     def name(self, t: Tensor | None) -> str:
         """The parameter's name, or nothing."""
-        return "" if t is None else self.names.get(id(t), "")
+        return self.names.get(id(t), "")
 
-    def layer(self, weight: Tensor | None, bias: Tensor | None, geometry: Geometry | None = None) -> Layer:
+    def knows(self, *parameters: Tensor | None) -> bool:
+        """Whether all of these are parameters of the model, or missing."""
+        return all(p is None or self.name(p) for p in parameters)
+
+    def use(self, weight: Tensor | None, bias: Tensor | None, geometry: Geometry | None = None) -> Use:
         """The record of one use of these parameters."""
-        names = [self.name(p) for p in (weight, bias)]
-        self.notes.uses.update(n for n in names if n)
-        return Layer(names[0], names[1], geometry, () if weight is None else tuple(weight.shape))
+        names = self.name(weight), self.name(bias)
+        self.notes.uses.update(name for name in names if name)
+        shape: tuple[int, ...] = ()
+        if weight is not None:
+            shape = tuple(weight.shape)
+        v, u = (self.direction.get(name) for name in names)
+        motion = Motion(v, u, v is not None and v is weight, u is not None and u is bias)
+        return Use(Layer(*names, geometry, shape), self.switch, self.dual, motion)
 
-    def finish(self, out: Any) -> Any:
-        """Takes a recorded function's (value, tangent) apart."""
+    def run(self, function: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, use: Use, *rest: Any) -> Any:
+        """The value of a recorded function; its tangent is put beside it."""
+        out = function.apply(x, self.tangents.get(x), weight, bias, use, *rest)
         if not self.dual:
             return out
         value, tangent = out
@@ -214,15 +258,12 @@ class Recorder(TorchFunctionMode):
 
     def weighted(self, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Any:
         """A convolution or linear layer whose weights are parameters of the model."""
-        name = self.name(weight)
-        if not name or (bias is not None and not self.name(bias)) or self.tangents.get(weight) is not None:
+        if not self.name(weight) or not self.knows(bias) or self.tangents.get(weight) is not None:
             return NotImplemented
-        layer = self.layer(weight, bias, geometry)
-        moves = (name in self.theta, self.name(bias) in self.theta)
-        keep: Keep = "no" if not self.fisher else "yes" if self.shares else "copy"
-        out = self.finish(
-            apply(Weighted, x, weight, bias, self.tangents.get(x), layer, self.switch, self.dual, moves, keep)
-        )
+        keep: Keep = "no"
+        if self.purpose.fisher:
+            keep = "yes" if self.purpose.shares else "copy"
+        out = self.run(Weighted, x, weight, bias, self.use(weight, bias, geometry), keep)
         if keep == "yes":
             self.fix(out)
         return out
@@ -231,11 +272,25 @@ class Recorder(TorchFunctionMode):
         """Remembers a value that is needed as it is."""
         self.fixed[id(t)] = weakref.ref(t)
 
+    def is_fixed(self, t: Any) -> bool:
+        """Whether it is such a value."""
+        return id(t) in self.fixed and self.fixed[id(t)]() is t
+
     def kink(self, x: Tensor, out: Tensor) -> None:
         """Notes a ReLU and, if asked, its NASWOT codes."""
         self.notes.kinks += 1
-        if self.codes:
+        if self.purpose.codes:
             self.patterns.append((out.grad_fn, code_matrix(x)))
+
+
+def watch(t: Tensor) -> Tensor:
+    """t under a name of its own, whose tangent and gradients the tape can be asked for; t itself where none records.
+
+    Zeros are watched too: added to a value, they have its gradients.
+    """
+    if not has_torch_function_unary(t):
+        return t
+    return handle_torch_function(watch, (t,), t)
 
 
 def code_matrix(x: Tensor) -> Tensor:
@@ -249,7 +304,9 @@ def code_matrix(x: Tensor) -> Tensor:
     if x[0].numel() % 64 == 0 and (lib := fused.usable(x)):
         return fused.agreement(lib, x)
     C = (x > 0).to(torch.float32)
-    C = C.permute(0, 2, 3, 1).reshape(len(C), -1) if C.ndim == 4 else C.reshape(len(C), -1)
+    if C.ndim == 4:
+        C = C.permute(0, 2, 3, 1)
+    C = C.reshape(len(C), -1)
     both = (C @ C.T).double()  # whole numbers below 2^24: exact
     n = both.diagonal()
     return 2 * both - n[:, None] - n[None, :] + C.shape[1]
@@ -262,8 +319,12 @@ def _linear_tangent(
     if func in _ADDITIVE or func is torch.cat:
         if func in _ADDITIVE and not (len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], Tensor)):
             return None
-        pairs = zip(leaves, tangents, strict=True)
-        filled = [a if not isinstance(a, Tensor) else torch.zeros_like(a) if t is None else t for a, t in pairs]
+        filled = list(leaves)
+        for i, (leaf, tangent) in enumerate(zip(leaves, tangents, strict=True)):
+            if tangent is not None:
+                filled[i] = tangent
+            elif isinstance(leaf, Tensor):
+                filled[i] = torch.zeros_like(leaf)
         a, k = tree_unflatten(filled, spec)
         return func(*a, **k)
     if tangents[0] is None or any(t is not None for t in tangents[1:]) or args[0] is not leaves[0]:
@@ -290,226 +351,12 @@ def in_place(name: str) -> bool:
     return name.endswith("_")
 
 
-def _out_of_place(func: Any, name: str) -> Any:
-    plain = "__" + name[3:] if name.startswith("__i") else name[:-1]
+def _out_of_place(name: str) -> Any:
+    plain = name.removesuffix("_")
+    if name.startswith("__i"):
+        plain = "__" + name[3:]
     return getattr(torch.Tensor, plain, None) or getattr(torch, plain)
 
-
-def apply(function: Any, *args: Any) -> Any:
-    """`function.apply`, which torch does not annotate."""
-    return function.apply(*args)
-
-
-# --- handlers: one for each function that the fast path knows --------------------------------------------------------
-
-
-def _tuple(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
-    return (value,) * dims if isinstance(value, int) else tuple(value) * (dims if len(value) == 1 else 1)
-
-
-def _conv(dims: int) -> Callable[..., Any]:
-    def handler(
-        recorder: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-        padding: Any = 0, dilation: Any = 1, groups: int = 1,
-    ) -> Any:  # fmt: skip
-        dilation = _tuple(dilation, dims)
-        if isinstance(padding, str):
-            reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-            if padding != "valid" and any(r % 2 for r in reach):
-                return NotImplemented
-            padding = [0 if padding == "valid" else r // 2 for r in reach]
-        if input.ndim != dims + 2:
-            return NotImplemented
-        geometry = Geometry(_tuple(stride, dims), _tuple(padding, dims), dilation, groups)
-        return recorder.weighted(input, weight, bias, geometry)
-
-    return handler
-
-
-def _linear(recorder: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if input.ndim < 2:
-        return NotImplemented
-    return recorder.weighted(input, weight, bias, Geometry(()))
-
-
-def _batch_norm(
-    recorder: Recorder, input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
-    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
-) -> Any:  # fmt: skip
-    """Always with the statistics of the batch; running statistics are neither read nor written."""
-    recorder.notes.batch_norms += 1
-    if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim < 2:
-        return recorder.other(_batch_standardised, (input, weight, bias), {"eps": eps})
-    layer = recorder.layer(weight, bias)
-    moves = layer.weight in recorder.theta or layer.bias in recorder.theta
-    return recorder.finish(
-        apply(
-            BatchNormalised,
-            input,
-            recorder.tangents.get(input),
-            weight,
-            bias,
-            eps,
-            layer,
-            recorder.switch,
-            recorder.dual,
-            moves,
-            recorder.frozen,
-        )
-    )
-
-
-def _affine(recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]) -> Any:
-    layer = recorder.layer(weight, bias)
-    moves = layer.weight in recorder.theta or layer.bias in recorder.theta
-    tangent = recorder.tangents.get(hat)
-    return recorder.finish(
-        apply(Affine, hat, tangent, weight, bias, view, layer, recorder.switch, recorder.dual, moves)
-    )
-
-
-def _layer_norm(
-    recorder: Recorder, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Any:  # fmt: skip
-    if any(p is not None and not recorder.name(p) for p in (weight, bias)) or input.ndim <= len(normalized_shape):
-        return NotImplemented
-    hat = recorder.other(_standardised if recorder.dual else F.layer_norm, (input, normalized_shape), {"eps": eps})
-    return hat if weight is None and bias is None else _affine(recorder, hat, weight, bias, tuple(normalized_shape))
-
-
-def _group_norm(
-    recorder: Recorder, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Any:  # fmt: skip
-    if any(p is not None and not recorder.name(p) for p in (weight, bias)):
-        return NotImplemented
-    hat = recorder.other(_group_standardised if recorder.dual else F.group_norm, (input, num_groups), {"eps": eps})
-    if weight is None and bias is None:
-        return hat
-    return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
-
-
-def _instance_norm(
-    recorder: Recorder, input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
-    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
-) -> Any:  # fmt: skip
-    hat = recorder.other(_group_standardised, (input, input.shape[1]), {"eps": eps})
-    if weight is None and bias is None:
-        return hat
-    if any(p is not None and not recorder.name(p) for p in (weight, bias)):
-        return NotImplemented
-    return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
-
-
-# Norms from elementary operations: torch's own forward-mode derivatives of them hold mean and deviation constant when
-# they are differentiated once more.
-
-
-def _standardised(input: Tensor, normalized_shape: Sequence[int], eps: float) -> Tensor:
-    dims = tuple(range(-len(normalized_shape), 0))
-    centred = input - input.mean(dims, keepdim=True)
-    return centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
-
-
-def _group_standardised(input: Tensor, num_groups: int, eps: float) -> Tensor:
-    grouped = input.reshape(len(input), num_groups, -1)
-    return _standardised(grouped, grouped.shape[-1:], eps).reshape(input.shape)
-
-
-def _batch_standardised(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    columns = input.transpose(0, 1).reshape(input.shape[1], -1)
-    hat = _standardised(columns, columns.shape[-1:], eps)
-    hat = hat.reshape(input.shape[1], len(input), *input.shape[2:]).transpose(0, 1)
-    spread = (-1, *(1,) * (input.ndim - 2))
-    hat = hat if weight is None else hat * weight.view(spread)
-    return hat if bias is None else hat + bias.view(spread)
-
-
-def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
-    """Never in place, since recorded layers keep their outputs; the same ReLU of the same value is computed once."""
-    known = recorder.rectified.get(id(input))
-    if known is not None and known.input() is input and known.versions == (input._version, known.out._version):
-        if recorder.codes:
-            recorder.patterns.append((known.out.grad_fn, known.codes))
-        recorder.notes.kinks += 1
-        return known.out
-    out = torch.relu(input)
-    if recorder.dual:
-        tangent = recorder.tangents.get(input)
-        if tangent is not None:
-            recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out, 0))
-    recorder.kink(input, out)
-    if recorder.shares_relus:
-        codes = recorder.patterns[-1][1] if recorder.codes else torch.empty(0)
-        recorder.rectified[id(input)] = _Rectified(weakref.ref(input), (input._version, out._version), out, codes)
-        recorder.fix(out)
-    return out
-
-
-def _add(recorder: Recorder, input: Any, other: Any, **kwargs: Any) -> Any:
-    """A sum of two values, the operation that cells have most of."""
-    if kwargs or not (recorder.is_value(input) and recorder.is_value(other)):
-        return NotImplemented
-    out = input + other
-    if recorder.dual:
-        a, b = recorder.tangents.get(input), recorder.tangents.get(other)
-        if a is not None or b is not None:
-            a, b = (torch.zeros_like(t) if dt is None else dt for t, dt in ((input, a), (other, b)))
-            recorder.tangents.set(out, a + b)
-    return out
-
-
-def _avg_pool(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    if not recorder.is_value(input):
-        return NotImplemented
-    out = F.avg_pool2d(input, *args, **kwargs)
-    if recorder.dual and (tangent := recorder.tangents.get(input)) is not None:
-        recorder.tangents.set(out, F.avg_pool2d(tangent, *args, **kwargs))
-    return out
-
-
-def _leaky_relu(recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    out = recorder.other(F.leaky_relu, (input, negative_slope), {})
-    recorder.kink(input, out)
-    return out
-
-
-def _relu6(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
-    out = recorder.other(F.relu6, (input,), {})
-    recorder.kink(input, out)
-    return out
-
-
-def _dropout(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    return input
-
-
-_HANDLERS: dict[Any, Callable[..., Any]] = {
-    torch.conv1d: _conv(1),
-    torch.conv2d: _conv(2),
-    torch.conv3d: _conv(3),
-    F.linear: _linear,
-    F.batch_norm: _batch_norm,
-    F.layer_norm: _layer_norm,
-    F.group_norm: _group_norm,
-    F.instance_norm: _instance_norm,
-    F.relu: _relu,
-    torch.relu: _relu,
-    torch.Tensor.relu: _relu,
-    torch.add: _add,
-    torch.Tensor.add: _add,
-    torch.Tensor.__add__: _add,
-    F.avg_pool2d: _avg_pool,
-    F.leaky_relu: _leaky_relu,
-    F.relu6: _relu6,
-    F.dropout: _dropout,
-    F.dropout1d: _dropout,
-    F.dropout2d: _dropout,
-    F.dropout3d: _dropout,
-    F.alpha_dropout: _dropout,
-    F.feature_alpha_dropout: _dropout,
-}
 
 _WITHOUT_TANGENTS = {  # their kernels hand on statistics that torch treats as constants
     "rms_norm", "scaled_dot_product_attention", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu",

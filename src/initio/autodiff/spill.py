@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import mmap
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -105,7 +106,7 @@ def give_back_at_once() -> None:
 
     It holds for the rest of the process, costs some time and changes no value. Other systems than Linux do not need it.
     """
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # the last where a library must have a name
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
@@ -115,6 +116,4 @@ def resident() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
         return 0
-    import resource
-
-    return pages * resource.getpagesize()
+    return pages * mmap.PAGESIZE

@@ -11,11 +11,13 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
+from initio.cli.units import columns
 from initio.errors import InputError, did_you_mean
 
 COMMANDS: dict[str, str] = {  # name -> what it does
@@ -31,7 +33,8 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "correlate": "compare scores with a benchmark's accuracies and with each other",
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
-    "store": "look into a store of scores, or compare two",
+    "store": "look into a store of scores, compare two, add or pack",
+    "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
 LONGEST = 600  # characters of a message; what a user's file says may be longer
 
@@ -97,7 +100,7 @@ def overview() -> str:
             "Finds good neural networks before any training, from gradients and the neural tangent kernel.",
             "",
             "commands:",
-            *_columns(COMMANDS),
+            columns(COMMANDS, indent="  "),
             "",
             "initio COMMAND --help explains the options of a command; --config FILE reads them from TOML,",
             "--print-config writes them. initio --version prints the version.",
@@ -111,12 +114,9 @@ def verbs_overview(name: str) -> str:
 
     summaries = {verb: introduction(command).partition("\n")[0] for verb, command in load_verbs(name).items()}
     usage = f"usage: initio {name} {'|'.join(summaries)} ..."
-    return "\n".join([usage, "", *_columns(summaries), "", f"initio {name} VERB --help explains the options of one."])
-
-
-def _columns(rows: dict[str, str]) -> list[str]:
-    width = max(map(len, rows))
-    return [f"  {name:<{width}}  {text}" for name, text in rows.items()]
+    return "\n".join(
+        [usage, "", columns(summaries, indent="  "), "", f"initio {name} VERB --help explains the options of one."]
+    )
 
 
 def load_verbs(name: str) -> dict[str, type[Any]]:
@@ -161,7 +161,13 @@ def one_line(message: str) -> str:
     >>> one_line("a name with\n\x1b[31mcolour")
     'a name with\\n\\x1b[31mcolour'
     """
-    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in message)
+    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
     if len(text) > LONGEST:  # the end says where to read on
         text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
     return text
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return repr(character)[1:-1]

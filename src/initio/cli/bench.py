@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from initio.cli.progress import Reporter
 from initio.errors import InputError, did_you_mean
 from initio.files import write_text
 
@@ -76,11 +75,12 @@ class BenchCommand:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
         journal = folder / f"unfinished-{key}.jsonl"
-        progress = Progress(len(searches) * self.seeds)
-        outcomes = run_all(
-            setup, searches, range(self.seeds), workers=self.workers, journal=journal, on_outcome=progress.step
-        )
-        progress.close()
+        with Reporter() as reporter:
+            count = reporter.counter("runs", len(searches) * self.seeds)
+            outcomes = run_all(
+                setup, searches, range(self.seeds), workers=self.workers, journal=journal,
+                on_outcome=lambda outcome: count(f"{outcome.search}: {outcome.validation:.2f}"),
+            )  # fmt: skip
         rows = summarise(outcomes)
         title = self._title(setup, searches)
         text = "\n".join([title, "", *markdown(rows, self.published(searches))])
@@ -219,26 +219,3 @@ def runs_csv(outcomes: Sequence[Outcome]) -> str:
         reported = (o.report.get(column, "") for column in columns)
         writer.writerow([o.search, o.seed, " ".join(map(str, o.choices)), *reported, *numbers])
     return text.getvalue()
-
-
-class Progress:
-    """One line on stderr: runs done, time left, the last answer."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self.start, self.shown = total, 0, time.monotonic(), 0.0
-        self.terminal = sys.stderr.isatty()
-
-    def step(self, outcome: Outcome) -> None:
-        """Counts a run."""
-        self.done += 1
-        now = time.monotonic()
-        if self.terminal or now - self.shown > 10:
-            self.shown = now
-            left = (now - self.start) / self.done * (self.total - self.done)
-            line = f"run {self.done} of {self.total}, {left:.0f} s left; {outcome.search}: {outcome.validation:.2f}"
-            print(f"\r{line:<78}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr)
-
-    def close(self) -> None:
-        """Leaves the terminal clean."""
-        if self.terminal:
-            print(file=sys.stderr)

@@ -40,14 +40,13 @@ class BoundsCommand:
 
         from initio.analysis.eigen_bounds import eigen_bounds, two_classes
         from initio.data import load
-        from initio.records import Architecture
         from initio.spaces import get_space, parse
         from initio.spaces.mlp import MlpSpace
 
         torch.set_num_threads(1)
         arch = parse(self.architecture)
-        space = get_space(arch.space) if isinstance(arch, Architecture) else None
-        if not isinstance(arch, Architecture) or not isinstance(space, MlpSpace):
+        space = get_space(arch.space)
+        if not isinstance(space, MlpSpace):
             raise InputError("the bounds hold for mlp architectures, such as 'mlp:relu,tanh,relu;skips=1'")
         batch = load(self.data).batch(self.batch_size, self.seed)
         found = eigen_bounds(

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from initio.cli.units import names, number
 from initio.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,12 +55,14 @@ class CorrelateCommand:
 
         name, column = split_target(self.target)
         table = open_compact(name, self.data)
-        metrics = [part.strip() for part in self.metrics.split(",")] if self.metrics else []
+        metrics = names(self.metrics)
         with Store(find_store(self.store), read_only=True) as store:
             relation = relate(
                 store, table, column, where=where_clause(self.where), metrics=metrics, only=self._only(table)
             )
-        fit = None if self.fit is None else table.column(self.fit)[list(relation.rows)]
+        fit = None
+        if self.fit is not None:
+            fit = table.column(self.fit)[list(relation.rows)]
         metric_rows = _metric_rows(relation, self.top)
         bound_rows = [asdict(row) for row in relation.bounds(fit, t=self.t)]
         if self.json:
@@ -96,7 +99,7 @@ def where_clause(text: str | None) -> dict[str, str]:
     {'cells': '5', 'batch_norm': 'frozen'}
     """
     out: dict[str, str] = {}
-    for part in (text or "").split(",") if text else []:
+    for part in names(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
             raise InputError(f"--where must look like cells=5,batch_norm=frozen, not {text!r}")
@@ -130,9 +133,9 @@ def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:
     by_size = sorted(rows, key=lambda row: -abs(row["spearman"] or 0.0))
     for row in by_size:
         print(
-            f"{row['metric']:<{width}}  {_number(row['spearman']):>8}  {_number(row['spread']):>7}  "
-            f"{_number(row['kendall']):>7}  {_number(row['regret'], 2):>{11 + len(str(top))}}  "
-            f"{_number(row['ndcg']):>{5 + len(str(top))}}  {row['used']:>9,}  {row['undefined']:>9,}"
+            f"{row['metric']:<{width}}  {number(row['spearman']):>8}  {number(row['spread']):>7}  "
+            f"{number(row['kendall']):>7}  {number(row['regret'], 2):>{11 + len(str(top))}}  "
+            f"{number(row['ndcg']):>{5 + len(str(top))}}  {row['used']:>9,}  {row['undefined']:>9,}"
         )
 
 
@@ -146,23 +149,21 @@ def _print_bounds(rows: list[dict[str, Any]], fitted: str) -> None:
     print(f"{'M':<{width}}  {'bound':<14}  spearman  kendall      ν     s")
     for row in rows:
         by = row["trade_off"]
-        free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}" if by else ""
+        free = ""
+        if by:
+            free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}"
         print(
-            f"{row['metric']:<{width}}  {row['bound']:<14}  {_number(row['spearman']):>8}  "
-            f"{_number(row['kendall']):>7}  {free}".rstrip()
+            f"{row['metric']:<{width}}  {row['bound']:<14}  {number(row['spearman']):>8}  "
+            f"{number(row['kendall']):>7}  {free}".rstrip()
         )
 
 
 def _print_between(relation: Relation) -> None:
-    names = relation.scores.metrics
+    metrics = relation.scores.metrics
     table = relation.between()
-    width = max(map(len, names))
+    width = max(map(len, metrics))
     print("\nSpearman between metrics")
-    print(" " * (width + 4) + "".join(f"{number:>6}" for number in range(1, len(names) + 1)))
-    for number, a in enumerate(names, start=1):
-        cells = "".join(f"{_number(table[a, b], 2):>6}" for b in names[:number])
-        print(f"{number:>2}  {a:<{width}}{cells}")
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+    print(" " * (width + 4) + "".join(f"{place:>6}" for place in range(1, len(metrics) + 1)))
+    for place, a in enumerate(metrics, start=1):
+        cells = "".join(f"{number(table[a, b], 2):>6}" for b in metrics[:place])
+        print(f"{place:>2}  {a:<{width}}{cells}")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from initio.cli.show import classes_of, read_architecture
 from initio.errors import InputError
-from initio.spaces import NetworkSettings
 
 
 @dataclass(frozen=True)
@@ -44,24 +42,21 @@ class ExportCommand:
     def run(self) -> None:
         """Writes the file, or prints the text."""
         arch = read_architecture(self.architecture)
-        if self.auxiliary and (self.format != "python" or getattr(arch, "space", "darts") != "darts"):
+        if self.auxiliary and (self.format != "python" or arch.space not in ("darts", "zoo")):
             raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
-        settings = NetworkSettings(
-            channels=self.channels,
-            cells=self.cells,
-            classes=classes_of(self.architecture) if self.classes is None else self.classes,
-            shape=_shape(self.shape),
-            auxiliary=self.auxiliary,
-        )
-        from initio.networks.export import WITH_WEIGHTS, export, exported
+        size = {"channels": self.channels, "cells": self.cells, "classes": self.classes, "shape": _shape(self.shape)}
+        if self.classes is None:
+            size["classes"] = classes_of(self.architecture)
+        from initio.spaces.exports import WITH_WEIGHTS, export, exported
 
+        options: dict[str, Any] = {"weights": self.weights, "seed": self.seed, "auxiliary": self.auxiliary, **size}
         if self.out:
-            export(arch, Path(self.out), self.format, settings, weights=self.weights, seed=self.seed)
+            export(arch, self.out, self.format, **options)
             print(f"wrote {self.out}")
         elif self.format in WITH_WEIGHTS:
             raise InputError(f"the format {self.format} is not text: name a file for it by --out")
         else:
-            print(exported(arch, self.format, settings, weights=self.weights).decode(), end="")
+            print(exported(arch, self.format, **options).decode(), end="")
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -6,8 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from initio.cli.units import columns
+
 if TYPE_CHECKING:
     from initio.metrics import Metric
+
+ARROW = {True: "↑", False: "↓"}  # higher is better, or not
+BETTER = {True: "larger", False: "smaller"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,9 @@ class MetricsCommand:
         """Prints a line a metric, or all there is to say about one."""
         from initio.metrics import METRICS, choose
 
-        chosen = list(METRICS.values()) if self.name is None else list(choose(self.name))
+        chosen = list(METRICS.values())
+        if self.name is not None:
+            chosen = list(choose(self.name))
         if self.json:
             print(json.dumps([_facts(metric) for metric in chosen], indent=2, ensure_ascii=False))
         elif self.name is None:
@@ -40,8 +47,7 @@ class MetricsCommand:
 def _print_list(metrics: list[Metric]) -> None:
     width, formula = (max(len(getattr(m, name)) for m in metrics) for name in ("name", "formula"))
     for m in metrics:
-        arrow = "↑" if m.higher_is_better else "↓"
-        print(f"{m.name:<{width}} {arrow}  {m.formula:<{formula}}  {m.source}")
+        print(f"{m.name:<{width}} {ARROW[m.higher_is_better]}  {m.formula:<{formula}}  {m.source}")
     print("\n↑ larger is better, ↓ smaller is better; `initio metrics NAME` explains one.")
 
 
@@ -51,7 +57,7 @@ def _facts(metric: Metric) -> dict[str, object]:
         "formula": metric.formula,
         "about": metric.about,
         "source": metric.source,
-        "better": "larger" if metric.higher_is_better else "smaller",
+        "better": BETTER[metric.higher_is_better],
         "needs": sorted(metric.needs),
         "reproducible": metric.reproducible,
         "version": metric.version,
@@ -61,6 +67,5 @@ def _facts(metric: Metric) -> dict[str, object]:
 def _explained(metric: Metric) -> str:
     facts = _facts(metric)
     facts["needs"] = ", ".join(sorted(metric.needs)) or "nothing"
-    facts["reproducible"] = "yes" if metric.reproducible else "no: measured, so it is left out of `all`"
-    width = max(map(len, facts))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())
+    facts["reproducible"] = {True: "yes", False: "no: measured, so it is left out of `all`"}[metric.reproducible]
+    return columns(facts)

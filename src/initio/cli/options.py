@@ -359,7 +359,7 @@ class Typed:
         try:
             found, self.rest = parser(command, *more, prog=prog, words=False).parse_known_args(argv[:end])
         except argparse.ArgumentError as error:
-            raise InputError(self._wrong_number(str(error.argument_name))) from None
+            raise InputError(self._wrong_number(str(error.argument_name).partition("/")[0])) from None
         self.found: dict[str, Any] = vars(found)  # words and lists of words, by the name of their field
         self.words = list(argv[end + 1 :])
         if files is None:  # a pipe can be read once only
@@ -411,11 +411,11 @@ class Typed:
     def _wrong_number(self, flag: str) -> str:
         """What to say where a value is missing, or too many."""
         for option in self.options.values():
-            if option.is_switch and flag.removeprefix("--no").strip("-").replace("-", "_") == option.name:
-                return f"{flag} takes no value"
-            if flag in (option.flag, "--" + option.name, option.short):
+            if flag in (option.flag, "--" + option.name, option.short) and not option.is_switch:
                 return f"{option.flag} needs a value: {option.expected}"
-        return f"{flag} needs the name of a file"
+        if flag == "--config":
+            return f"{flag} needs the name of a file"
+        return f"{flag} takes no value"
 
 
 def _kept(options: Mapping[str, Option], values: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a long search says on stderr: one line, rewritten in a terminal and rare elsewhere."""
+"""How far a long work is: bars on a terminal, elsewhere a line on stderr now and then, and nothing once it is over."""
 
 from __future__ import annotations
 
@@ -8,20 +8,119 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from initio.cli.units import duration
 from initio.records import Architecture, Settings
 from initio.runs.folder import Run
 from initio.spaces import GraphSpace
 
 if TYPE_CHECKING:
-    from initio.scores.pool import Progress as ScoringProgress
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    from initio.scores.pool import ScoringProgress
     from initio.searches import Problem
     from initio.searches import Search as Method
     from initio.training import TrainingProgress
 
 Leading = Callable[["Problem", list[Settings]], Architecture | None]
+
+EVERY = 10.0  # seconds between two lines, where there is no terminal
+REDRAWN = 0.1  # seconds between two drawings of the bars
+
+
+class Reporter:
+    """Shows the work inside a `with` block; behind it, and after Ctrl-C, the terminal is as it was."""
+
+    def __init__(self) -> None:
+        self.bars: Bars | None = None
+        self.tasks: dict[str, TaskID | None] = {}  # those that were shown, with their bars
+        self.began: dict[str, tuple[float, int]] = {}  # when a task began, and how far it was
+        self.shown = time.monotonic()
+        self.every = EVERY
+        self.trained = 0
+
+    def __enter__(self) -> Reporter:
+        if sys.stderr.isatty():
+            self.bars, self.every = _bars(), REDRAWN
+            self.bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bars is not None:
+            self.bars.stop()
+
+    def show(self, task: str, done: int, total: int | None = None, text: str = "") -> None:
+        """Takes note of how far a task is."""
+        now = time.monotonic()
+        self.began.setdefault(task, (now, done))
+        ends_what_was_shown = done == total and task in self.tasks
+        if now - self.shown < self.every and not ends_what_was_shown:
+            return
+        self.shown = now
+        state = self.state(task, done, total, text)
+        if self.bars is None:
+            self.tasks[task] = None
+            print(f"{task}: {state}", file=sys.stderr, flush=True)
+            return
+        bar = self.tasks.get(task)
+        if bar is None:
+            bar = self.tasks[task] = self.bars.add_task(task, total=total, text="")
+        self.bars.update(bar, completed=done, total=total, text=state, refresh=True)
+
+    def counter(self, task: str, total: int) -> Callable[[str], None]:
+        """Shows a task one further with each call."""
+        numbers = count(1)
+        return lambda text: self.show(task, next(numbers), total, text)
+
+    def state(self, task: str, done: int, total: int | None, text: str = "") -> str:
+        """How far, how much longer, and what there is to say."""
+        start, first = self.began[task]
+        parts = [f"{done:,}"]
+        if total is not None:
+            parts = [f"{done:,} of {total:,}"]
+            if done > first:
+                left = (time.monotonic() - start) / (done - first) * (total - done)
+                parts.append(f"{duration(left)} left")
+        return ", ".join([*parts, *filter(None, [text])])
+
+    def note(self, sentence: str) -> None:
+        """Something that the user should know, and that stays."""
+        if self.bars is None:
+            print(sentence, file=sys.stderr, flush=True)
+        else:
+            self.bars.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+    def scoring(self, progress: ScoringProgress) -> None:
+        """A pool that is being scored."""
+        parts = [f"{progress.rate:.1f} a second"] * (progress.done > 0)
+        if progress.restarts:
+            parts.append(f"workers restarted {progress.restarts} times")
+        self.show(progress.phase, progress.done, progress.total, ", ".join(parts))
+
+    def training(self, at: TrainingProgress) -> None:
+        """The network that is being trained: its epochs and batches begin anew with the next one."""
+        if at.epoch == 1 and at.batch == 1:
+            self.trained += 1
+            self.began.pop("training", None)
+        done, total = (at.epoch - 1) * at.batches + at.batch, at.epochs * at.batches
+        where = f"network {self.trained}, epoch {at.epoch} of {at.epochs}, loss {at.loss:.2f}, {at.accuracy:.0f} %"
+        self.show("training", done, total, where)
+
+
+def _bars() -> Bars:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
 
 
 @contextmanager

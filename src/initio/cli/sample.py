@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
 from initio.errors import InputError
-from initio.records import to_json
+from initio.records import Architecture, to_json
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class SampleCommand:
         if self.count < 1:
             raise InputError(f"--count must be at least 1, not {self.count}")
         space, rng = get_space(self.space), Random(self.seed)
+        written: Callable[[Architecture], str] = space.format
+        if self.json:
+            written = to_json
         for _ in range(self.count):
-            arch = space.sample(rng)
-            print(to_json(arch) if self.json else space.format(arch))
+            print(written(space.sample(rng)))

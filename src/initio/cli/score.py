@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import re
-import statistics
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from initio.cli.progress import Reporter
+from initio.cli.units import byte_count, duration
 from initio.errors import InputError
 from initio.spaces import NetworkSettings, Space, get_space
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
-    from initio.records import Architecture, Evaluation
-    from initio.scores.pool import Job, Progress
-
-EVERY = 10.0  # seconds between two lines of progress, where there is no terminal
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+    from initio.records import Architecture
+    from initio.scores.pool import ScoringJob, ScoringProgress
+    from initio.scores.table import ScoreTable
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class ScoreCommand:
     def run(self) -> None:
         """Scores with progress on stderr, then sums up."""
         from initio.scores.files import check_export, export
-        from initio.scores.pool import rows, score_pool
+        from initio.scores.pool import pool_table, score_pool
         from initio.scores.store import Store
 
         space = get_space(self.space)
@@ -96,12 +91,13 @@ class ScoreCommand:
             check_export(Path(self.export))
         with Store(self.store) as store:
             with Reporter() as reporter:
-                ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter)
+                ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter.scoring)
             for progress in ended:
                 print(_ended(progress))
-            _print_summary(rows(job, architectures, store))
+            table = pool_table(job, architectures, store)
+            _print_summary(table)
             if self.export:
-                export(Path(self.export), space, rows(job, architectures, store))
+                export(Path(self.export), space, table)
                 print(f"exported to {self.export}")
 
     def _architectures(self, space: Space) -> list[Architecture]:
@@ -113,10 +109,10 @@ class ScoreCommand:
             return sample(space, self.sample, self.seed if self.sample_seed is None else self.sample_seed)
         return list(everything(space)) if self.archs is None else read_architectures(Path(self.archs), space)
 
-    def _job(self, space: Space) -> Job:
+    def _job(self, space: Space) -> ScoringJob:
         from initio.data import load
         from initio.metrics import Options, choose
-        from initio.scores.pool import Job
+        from initio.scores.pool import ScoringJob
 
         metrics = tuple(metric.name for metric in choose(self.metrics))
         options = Options(
@@ -126,7 +122,7 @@ class ScoreCommand:
             parameters=self.parameters,
             loss=self.loss,
             dtype=self.dtype,
-            memory=None if self.memory is None else byte_count(self.memory),
+            memory=byte_count("--memory", self.memory),
         )
         batch = load(self.data).batch(self.batch_size, self.seed, labels=self.labels)
         network = NetworkSettings(
@@ -137,106 +133,26 @@ class ScoreCommand:
             norm=self.norm,
             init=self.init,
         )
-        return Job(space, batch, metrics, network, options, self.seed, self.repeats)
+        return ScoringJob(space, batch, metrics, network, options, self.seed, self.repeats)
 
 
-def byte_count(text: str) -> int:
-    """A number of bytes as people write it.
-
-    >>> byte_count("600MB"), byte_count("1.5 GB"), byte_count("4096")
-    (600000000, 1500000000, 4096)
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]?)b?", text.strip().lower())
-    if match is None or float(match[1]) == 0:
-        raise InputError(f"--memory must be a number of bytes as in 600MB or 2GB, not {text!r}")
-    return int(float(match[1]) * UNITS[match[2]])
-
-
-# --- progress -----------------------------------------------------------------
-
-
-class Reporter:
-    """Progress on stderr: a bar on a terminal, elsewhere a line now and then."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._console = Console(stderr=True)
-        self._bar: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._last = time.monotonic()
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[text]}"),
-                console=self._console,
-                transient=True,
-            )
-
-    def __enter__(self) -> Reporter:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def __call__(self, progress: Progress) -> None:
-        """Takes note of how far the run is."""
-        if self._bar:
-            if progress.phase not in self._tasks:
-                task = self._bar.add_task(progress.phase, total=progress.total, text="")
-                self._tasks[progress.phase] = task
-            self._bar.update(self._tasks[progress.phase], completed=progress.done, text=state(progress))
-        elif time.monotonic() - self._last > EVERY:
-            self._last = time.monotonic()
-            print(f"{progress.phase}: {state(progress)}", file=sys.stderr, flush=True)
-
-
-def state(progress: Progress) -> str:
-    """How far, how fast, how long.
-
-    >>> from initio.scores.pool import Progress
-    >>> state(Progress("scoring", done=100, total=5260, known=3, seconds=20.0))
-    '100 of 5,260, 5.0 a second, 17 min left'
-    """
-    text = f"{progress.done:,} of {progress.total:,}"
-    if progress.left is not None:
-        text += f", {progress.rate:.1f} a second, {duration(progress.left)} left"
-    return text + (f", workers restarted {progress.restarts} times" if progress.restarts else "")
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> duration(42.2), duration(1000), duration(20_000)
-    ('42 s', '17 min', '5.6 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _ended(progress: Progress) -> str:
+def _ended(progress: ScoringProgress) -> str:
     what = "costs counted" if progress.phase == "counting" else "networks scored"
     rate = f" in {duration(progress.seconds)} ({progress.rate:.1f} a second)" if progress.done else ""
     restarts = f", workers restarted {progress.restarts} times" if progress.restarts else ""
     return f"{progress.done:,} {what}{rate}, {progress.known:,} were in the store already{restarts}"
 
 
-def _print_summary(found: Iterable[tuple[Architecture, Evaluation]]) -> None:
+def _print_summary(table: ScoreTable) -> None:
     """How many values each metric has, and why the others do not exist."""
-    values: dict[str, list[float]] = {}
-    why: dict[str, Counter[str]] = {}
-    for _, e in found:
-        values.setdefault(e.metric, []).extend([] if e.value is None else [e.value])
-        why.setdefault(e.metric, Counter()).update([e.flag] if e.value is None else [])
-    width = max(map(len, values), default=0)
+    width = max(map(len, table.metrics), default=0)
     print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
-    for name, numbers in values.items():
-        median = f"{statistics.median(numbers):12.6g}" if numbers else f"{'none':>12}"
-        reason = f"  {why[name].most_common(1)[0][0]}" if why[name] else ""
-        print(f"{name:<{width}}  {len(numbers):>9,}  {why[name].total():>9,}  {median}{reason}")
+    for name in table.metrics:
+        numbers, why = table.each(name), Counter(table.reasons(name))
+        numbers = numbers[~np.isnan(numbers)]
+        median, reason = "none", ""
+        if len(numbers):
+            median = f"{np.median(numbers):.6g}"
+        if why:
+            reason = "  " + why.most_common(1)[0][0]
+        print(f"{name:<{width}}  {len(numbers):>9,}  {why.total():>9,}  {median:>12}{reason}")

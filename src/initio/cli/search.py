@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from initio.cli.jobs import AtInitialisation, FromTrainings, Job
 from initio.cli.options import from_values
 from initio.cli.progress import Clock, interruptible
+from initio.cli.units import amount, seconds
 from initio.errors import InputError
 from initio.records import SearchResult, settings
 from initio.runs.folder import Run
-from initio.spaces import GraphSpace, NetworkSettings, get_space
+from initio.spaces import GraphSpace, NetworkSettings, get_space, graph_space
 
 if TYPE_CHECKING:
     from initio.runs.hybrid import Hybrid
@@ -168,7 +168,7 @@ class SearchCommand:
         for option, default in (("labels", "true"), ("estimator", "regression")):
             if (given := getattr(self, option)) != default:
                 raise InputError(f"--{option} {given} is not an option of {self.method}, which trains")
-        space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
+        space = graph_space(self.space if self.depth is None else f"mlp-{self.depth}")
         size = space.sizes.scoring
         data = load(self.data, pixels=self._side(space))
         network = NetworkSettings(self.channels or size.channels, self.cells or size.cells, data.classes, data.shape)
@@ -213,7 +213,7 @@ class SearchCommand:
 
         if self.depth is not None and self.space != "mlp":
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
-        space = get_space(self.space if self.depth is None else f"mlp-{self.depth}")
+        space = graph_space(self.space if self.depth is None else f"mlp-{self.depth}")
         _searched(self.method, space)
         size = space.sizes.scoring
         data = load(self.data, pixels=self._side(space))
@@ -224,9 +224,9 @@ class SearchCommand:
             shape=data.shape,
         )
         limits = Limits(
-            _amount("--max-params", self.max_params),
-            _amount("--max-flops", self.max_flops),
-            _seconds("--max-latency", self.max_latency),
+            amount("--max-params", self.max_params),
+            amount("--max-flops", self.max_flops),
+            seconds("--max-latency", self.max_latency),
         )
         target = NetworkSettings(prune=False, classes=data.classes)
         return Problem(space, data, network, target, self.batch_size, self.labels, limits)
@@ -295,31 +295,3 @@ def _searched(method: str, space: GraphSpace) -> None:
     if (method == "nasi") != (space.sizes.scoring.channels is not None):
         searched = "nb201, nb101, darts, nb1shot1-s1" if method == "nasi" else "mlp"
         raise InputError(f"{method} does not search {space.name}: choose one of {searched}, or another --method")
-
-
-def _amount(option: str, text: str | None) -> int | None:
-    """`4M`, `500k`, `1.5G` or a plain number.
-
-    >>> _amount("--max-params", "1.5M")
-    1500000
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kMG]?)", text.strip())
-    if not match:
-        raise InputError(f"{option}: expected an amount such as 4M, 500k or 120000, got {text!r}")
-    return round(float(match[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]])
-
-
-def _seconds(option: str, text: str | None) -> float | None:
-    """`20ms`, `0.5s` or `300us`.
-
-    >>> _seconds("--max-latency", "20ms")
-    0.02
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)", text.strip())
-    if not match or not float(match[1]):
-        raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
-    return float(match[1]) / {"us": 1e6, "ms": 1e3, "s": 1}[match[2]]

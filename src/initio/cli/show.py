@@ -11,9 +11,8 @@ from initio.errors import InputError
 from initio.files import read_text
 from initio.records import Architecture, SearchResult, from_json
 from initio.runs.folder import Loaded, Run, load
-from initio.spaces import Genotype, NetworkSettings, get_space, parse
+from initio.spaces import NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
-from initio.spaces.darts import DARTS
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class ShowCommand:
             print(f"{name:<{width}}  {value}")
 
 
-def read_architecture(text: str) -> Architecture | Genotype:
+def read_architecture(text: str) -> Architecture:
     """The architecture that the user names: notation, published cell, JSON file or run folder."""
     path = Path(text)
     if _is_folder(text):
@@ -83,9 +82,7 @@ def _is_folder(text: str) -> bool:
         return False
 
 
-def _describe(shown: Architecture | Genotype) -> tuple[tuple[Cell, ...], dict[str, object]]:
-    if isinstance(shown, Genotype):
-        return shown.cells(), {"space": "outside darts (published cell)", "notation": str(shown)}
+def _describe(shown: Architecture) -> tuple[tuple[Cell, ...], dict[str, object]]:
     space = get_space(shown.space)
     facts: dict[str, object] = {"space": space.name, "notation": space.format(shown)}
     if (canonical := space.canonical(shown)) != shown:
@@ -127,14 +124,6 @@ def classes_of(text: str) -> int:
     return load(Path(text)).classes if _is_folder(text) else NetworkSettings.classes
 
 
-def _cost(shown: Architecture | Genotype, classes: int) -> dict[str, object]:
-    from initio.networks.cost import count
-
-    settings = NetworkSettings(prune=False, classes=classes)
-    if isinstance(shown, Genotype):
-        graph = shown.network(settings, *DARTS.size(settings))
-    else:
-        space = get_space(shown.space)
-        graph = space.network(shown, settings)
-    cost = count(graph, settings)
+def _cost(shown: Architecture, classes: int) -> dict[str, object]:
+    cost = get_space(shown.space).cost(shown, NetworkSettings(prune=False, classes=classes))
     return {"parameters": f"{cost.parameters:,}", "FLOPs": f"{cost.flops:,}", "layers": cost.layers}

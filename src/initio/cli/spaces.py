@@ -45,4 +45,6 @@ def _short(count: int) -> str:
     >>> _short(423624), _short(10**18)
     ('423,624', '1.0e18')
     """
-    return f"{count:,}" if count < 10_000_000 else f"{count:.1e}".replace("e+", "e")
+    if count < 10_000_000:
+        return f"{count:,}"
+    return f"{count:.1e}".replace("e+", "e")

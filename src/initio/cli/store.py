@@ -98,13 +98,13 @@ def _print_groups(groups: list[Group]) -> None:
     def made(group: Group) -> tuple[object, ...]:
         return group.space, group.settings, group.source, group.data
 
-    print(f"{len(groups)} kinds of scores" if groups else "no scores")
+    print(f"{len(groups) or 'no'} kinds of scores")
     for (space, settings, source, data), metrics in groupby(groups, key=made):
-        of = f", data {source or '?'} ({data})" if data else ""
+        of = f", data {source or '?'} ({data})" * bool(data)
         print(f"\n{space}{of}")
         print("  " + ", ".join(f"{name}={value}" for name, value in settings))  # type: ignore[attr-defined]
         for g in metrics:
-            seeds = f" x {g.seeds} seeds" if g.seeds > 1 else ""
+            seeds = f" x {g.seeds} seeds" * (g.seeds > 1)
             print(
                 f"  {g.metric:<14} version {g.version}  {g.architectures:>9,} networks{seeds}"
                 f"  {g.undefined:,} undefined, {g.flagged:,} flagged"
@@ -123,7 +123,10 @@ def _print_differences(a: Path, b: Path) -> int:
                 print(_difference(left, right))
     if count > SHOWN:
         print(f"... and {count - SHOWN:,} more")
-    print(f"{count:,} scores differ" if count else f"the stores are equal: {scores:,} scores")
+    if count:
+        print(f"{count:,} scores differ")
+    else:
+        print(f"the stores are equal: {scores:,} scores")
     return count
 
 
@@ -132,10 +135,10 @@ def _difference(left: Evaluation | None, right: Evaluation | None) -> str:
     assert which is not None
     made = ", ".join(f"{name}={value}" for name, value in which.settings)
     name = f"{which.metric} of {which.architecture.space} {which.architecture.choices}, seed {which.seed}"
-    return f"{name}: {_shown(left)} | {_shown(right)}\n  {made}{f', data {which.data}' if which.data else ''}"
+    return f"{name}: {_shown(left)} | {_shown(right)}\n  {made}" + f", data {which.data}" * bool(which.data)
 
 
 def _shown(e: Evaluation | None) -> str:
     if e is None:
         return "absent"
-    return f"{e.value!r}{f' ({e.flag})' if e.flag else ''}"
+    return f"{e.value!r}" + f" ({e.flag})" * bool(e.flag)

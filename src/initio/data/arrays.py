@@ -62,6 +62,25 @@ def dataset(
     return Dataset(name, chosen.images, chosen.labels, classes, class_names, split, mean, std)
 
 
+def from_arrays(
+    name: str,
+    split: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray] | None = None,
+    class_names: tuple[str, ...] = (),
+) -> Dataset:
+    """Images and labels of your own as a `Dataset`: what a data source of your own returns.
+
+    >>> data = from_arrays("toy", "train", (np.zeros((4, 8, 8, 3), np.uint8), np.array([0, 1, 0, 1])))
+    >>> data.shape, data.classes
+    ((3, 8, 8), 2)
+    """
+    parts = {"train": labelled(*train, f"{name} (train)")}
+    if test is not None:
+        parts["test"] = labelled(*test, f"{name} (test)")
+    return dataset(name, split, parts, class_names)
+
+
 def wanted(split: str, parts: Mapping[str, P], name: str) -> P:
     """The part `split`, or a sentence on what there is."""
     if split not in ("train", "test"):

@@ -11,9 +11,11 @@ import numpy as np
 
 from initio.data.arrays import LabelledArrays, check_range, dataset, labelled, wanted
 from initio.data.dataset import Dataset
-from initio.data.pickles import read_pickle
+from initio.data.pickles import as_text, read_pickle
 from initio.errors import InputError
 
+LABELS = {10: "labels", 100: "fine_labels"}  # in the python layout, by the number of classes
+LABEL_BYTES = {10: 1, 100: 2}  # in the binary one: CIFAR-100 has the coarse label before the fine one
 IMAGE = 3 * 32 * 32  # bytes: all of red, then green, then blue, each by rows
 
 
@@ -43,8 +45,9 @@ def read_cifar(folder: Path, split: str, layout: CifarLayout) -> Dataset:
     files = {"train": layout.train, "test": layout.test}
     wanted(split, files, layout.name)
     parts = {which: _joined(folder, files[which], layout) for which in sorted({"train", split})}
-    meta = folder / layout.meta
-    class_names = layout.read_meta(meta) if meta.is_file() else ()
+    meta, class_names = folder / layout.meta, tuple[str, ...]()
+    if meta.is_file():
+        class_names = layout.read_meta(meta)
     if len(class_names) not in (0, layout.classes):
         raise InputError(f"{meta} has {len(class_names)} class names: {layout.name} has {layout.classes} classes")
     return dataset(layout.name, split, parts, class_names, layout.classes)
@@ -55,7 +58,9 @@ def _joined(folder: Path, files: tuple[str, ...], layout: CifarLayout) -> Labell
     if missing:
         raise InputError(f"{folder} looks like {layout.name} but {missing[0]} is missing")
     parts = [layout.read(folder / file, layout.classes) for file in files]
-    where = str(folder / files[0]) if len(files) == 1 else str(folder)
+    where = str(folder)
+    if len(files) == 1:
+        where = str(folder / files[0])
     return LabelledArrays(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]), where)
 
 
@@ -66,8 +71,7 @@ def _checked(images: np.ndarray, labels: np.ndarray, path: Path, classes: int) -
 
 
 def _read_python(path: Path, classes: int) -> LabelledArrays:
-    content = read_pickle(path.read_bytes(), str(path))
-    key = "labels" if classes == 10 else "fine_labels"
+    content, key = read_pickle(path.read_bytes(), str(path)), LABELS[classes]
     images = content.get("data")
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != IMAGE:
         raise InputError(f"{path} has no 'data' of n x {IMAGE} bytes")
@@ -86,7 +90,7 @@ def _python_labels(labels: Any, key: str, path: Path) -> np.ndarray:
 
 
 def _read_binary(path: Path, classes: int) -> LabelledArrays:
-    labels = 1 if classes == 10 else 2  # CIFAR-100 has the coarse label before the fine one
+    labels = LABEL_BYTES[classes]
     raw, record = path.read_bytes(), labels + IMAGE
     if not raw or len(raw) % record:
         raise InputError(f"{path} is truncated or another format: {len(raw)} bytes are no multiple of {record}")
@@ -99,7 +103,7 @@ def _python_meta(path: Path) -> tuple[str, ...]:
     names = content.get("label_names", content.get("fine_label_names"))
     if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
         raise InputError(f"{path} has no list of class names")
-    return tuple(name.decode("latin-1") if isinstance(name, bytes) else name for name in names)
+    return tuple(map(as_text, names))
 
 
 def _binary_meta(path: Path) -> tuple[str, ...]:

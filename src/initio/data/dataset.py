@@ -57,7 +57,9 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """The shape of one input, as it is drawn."""
         stored = tuple(self.images[0].shape)
-        return stored if self.pixels is None else (stored[0], *self.pixels)
+        if self.pixels is None:
+            return stored
+        return stored[0], *self.pixels
 
     def resized(self, pixels: Pixels) -> Dataset:
         """The same data, drawn at another size."""
@@ -102,7 +104,9 @@ class Dataset:
 
     def arrays(self, indices: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The inputs and labels with these numbers, by default all in their stored order, normalised, in memory."""
-        wanted = np.arange(len(self)) if indices is None else np.asarray(indices)
+        wanted = np.arange(len(self))
+        if indices is not None:
+            wanted = np.asarray(indices)
         x = np.empty((len(wanted), *self._take(wanted[:1]).shape), dtype=np.float32)
         for start in range(0, len(wanted), CHUNK):  # normalising needs three times the memory of its result
             chunk = self._take(wanted[start : start + CHUNK])
@@ -122,14 +126,18 @@ class Dataset:
         return Batch(x, self.labels[indices], self.classes, source, self.mean, self.std)
 
     def _stored(self, indices: np.ndarray) -> np.ndarray:
-        if isinstance(self.images, np.ndarray):
-            images = self.images[indices]
-            return images if self.pixels is None else resize(images, self.pixels)
-        return _stacked(self.images, indices.tolist(), self.pixels)
+        if not isinstance(self.images, np.ndarray):
+            return _stacked(self.images, indices.tolist(), self.pixels)
+        images: np.ndarray = self.images[indices]
+        if self.pixels is not None:
+            images = resize(images, self.pixels)
+        return images
 
 
 def _stacked(images: LazyImages, indices: list[int], pixels: tuple[int, int] | None) -> np.ndarray:
-    read = [images[i] if pixels is None else resize(images[i], pixels) for i in indices]
+    read = [images[i] for i in indices]
+    if pixels is not None:
+        read = [resize(image, pixels) for image in read]
     for i, image in zip(indices, read, strict=True):
         if image.shape != read[0].shape:
             (_, h, w), (_, height, width) = image.shape, read[0].shape
@@ -146,7 +154,9 @@ def normalised(stored: np.ndarray, mean: tuple[float, ...], std: tuple[float, ..
     >>> normalised(np.array([[0, 255]], dtype=np.uint8), mean=(0.5, 0.5), std=(0.25, 0.5))
     array([[-2.,  1.]], dtype=float32)
     """
-    values = stored / 255.0 if stored.dtype == np.uint8 else stored.astype(np.float64)
+    values = stored.astype(np.float64)
+    if stored.dtype == np.uint8:
+        values = values / 255.0
     channels = (-1,) + (1,) * (stored.ndim - 2)
     if mean:
         values = (values - np.reshape(mean, channels)) / np.reshape(std, channels)

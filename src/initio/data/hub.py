@@ -12,7 +12,7 @@ from initio.data.dataset import Dataset
 from initio.data.pictures import rgb, sampled_statistics
 from initio.errors import InputError
 
-TEST_SPLITS = ("test", "validation", "valid", "val")
+SPLITS = {"train": "train", "test": "test", "validation": "test", "valid": "test", "val": "test"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ def read_hub(name: str, split: str) -> Dataset:
         content = load_dataset(dataset_name, config or None)
     except Exception as error:  # the network, the hub, the files: `datasets` has no common error
         raise InputError(f"hf:{name} cannot be loaded: {_first_line(error)}") from None
-    parts = {"train": content["train"]} if "train" in content else {}
-    test = next((s for s in TEST_SPLITS if s in content), None)
-    parts |= {"test": content[test]} if test else {}
+    parts: dict[str, Any] = {}
+    for theirs, ours in SPLITS.items():
+        if theirs in content:
+            parts.setdefault(ours, content[theirs])
     return _dataset(f"hf:{name}", split, parts)
 
 

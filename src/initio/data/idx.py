@@ -17,6 +17,8 @@ from initio.errors import InputError
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 FILE_NAME = re.compile(r"(?:.*[-_.])?(train|t10k|test)[-_.](images|labels)[-_.]idx[1-4][-_.]ubyte(?:\.gz)?")
 
+PARTS = {"train": "train", "t10k": "test", "test": "test"}  # by what a file is called
+
 Files = dict[tuple[str, str], Path]  # (split, "images" or "labels") -> the file
 
 
@@ -27,7 +29,7 @@ def idx_files(folder: Path) -> Files:
         match = FILE_NAME.fullmatch(path.name)
         if match is None or not path.is_file():
             continue
-        key = ("train" if match[1] == "train" else "test", match[2])
+        key = (PARTS[match[1]], match[2])
         if key in found and path.name.removesuffix(".gz") != found[key].name.removesuffix(".gz"):
             raise InputError(f"{folder} holds both {found[key].name} and {path.name}: give a folder with one data set")
         found.setdefault(key, path)
@@ -41,11 +43,14 @@ def read_idx_folder(folder: Path, split: str, files: Files) -> Dataset:
         images, labels = files.get((which, "images")), files.get((which, "labels"))
         if images and labels:
             parts[which] = labelled(read_idx(images), read_idx(labels), str(labels))
-        elif images or labels:
-            lacks = "labels" if images else "images"
-            raise InputError(f"{images or labels} has no file with the {lacks} beside it")
+        elif images:
+            raise InputError(f"{images} has no file with the labels beside it")
+        elif labels:
+            raise InputError(f"{labels} has no file with the images beside it")
     place = folder.resolve()
-    return dataset(place.parent.name if place.name == "raw" else place.name, split, parts)
+    if place.name == "raw":  # as torchvision unpacks it: MNIST/raw
+        place = place.parent
+    return dataset(place.name, split, parts)
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -57,10 +62,12 @@ def read_idx(path: Path) -> np.ndarray:
     if len(raw) < header:
         raise InputError(f"{path} is truncated: it ends within its header")
     shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, header, 4))
-    expected = math.prod(shape) * dtype.itemsize
-    if len(raw) - header != expected:
-        what = "truncated" if len(raw) - header < expected else "too long"
-        raise InputError(f"{path} is {what}: shape {shape} needs {expected} bytes, there are {len(raw) - header}")
+    expected, there = math.prod(shape) * dtype.itemsize, len(raw) - header
+    if there != expected:
+        what = "too long"
+        if there < expected:
+            what = "truncated"
+        raise InputError(f"{path} is {what}: shape {shape} needs {expected} bytes, there are {there}")
     return np.frombuffer(raw, dtype, offset=header).reshape(shape).astype(dtype.newbyteorder("="))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,15 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "BMP",
-    "GIF",
-    "WEBP",
-    "TIFF",
-    "PPM",
-)  # none that starts another program, as EPS would
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # none that starts another program, as EPS would
 EIGHT_BIT = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"}
 SAMPLE = 4096  # pictures that the normalisation of a large tree is measured on
 TEST_FOLDERS = ("test", "val", "valid", "validation")
@@ -59,8 +50,9 @@ def read_picture(path: Path) -> np.ndarray:
         with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as image:
             return rgb(image)  # without Pillow's warnings: a picture is read, or refused by one sentence
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
-        # Pillow's own sentence on an unknown format repeats the path.
-        reason = "its format is not recognised" if "cannot identify" in str(error) else str(error).split("\n")[0]
+        reason = str(error).split("\n")[0]
+        if "cannot identify" in reason:  # Pillow's own sentence repeats the path
+            reason = "its format is not recognised"
         raise InputError(f"{path} is not a readable image: {reason or type(error).__name__}") from None
 
 
@@ -68,8 +60,9 @@ def rgb(image: Image) -> np.ndarray:
     """A Pillow image as uint8 (3, height, width)."""
     if image.mode not in EIGHT_BIT:
         raise ValueError(f"its pixels are of type {image.mode}, not 8 bits a channel")
-    opaque = image.convert("RGBA") if image.mode in ("P", "PA", "LA") else image  # a palette may hold transparency
-    return np.moveaxis(np.asarray(opaque.convert("RGB"), dtype=np.uint8), -1, 0)
+    if image.mode in ("P", "PA", "LA"):
+        image = image.convert("RGBA")  # a palette may hold transparency
+    return np.moveaxis(np.asarray(image.convert("RGB"), dtype=np.uint8), -1, 0)
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -81,23 +74,26 @@ def read_image_folder(root: Path, split: str) -> Dataset:
     """root/class/*.png, or root/train/class/*.png with root/test (or val); classes are numbered by name."""
     roots = {"train": root}
     if (root / "train").is_dir() and class_folders(root / "train"):
-        tests = [root / name for name in TEST_FOLDERS if (root / name).is_dir()]
-        roots = {"train": root / "train"} | ({"test": tests[0]} if tests else {})
+        roots = {"train": root / "train"}
+        for name in TEST_FOLDERS:
+            if (root / name).is_dir():
+                roots.setdefault("test", root / name)
     folder = wanted(split, roots, str(root))
     class_names = tuple(path.name for path in class_folders(roots["train"]))
-    train, train_labels = _tree(roots["train"], class_names)
-    images, labels = (train, train_labels) if split == "train" else _tree(folder, class_names)
+    train, labels = _tree(roots["train"], class_names)
+    images = train
+    if split == "test":
+        images, labels = _tree(folder, class_names)
     mean, std = sampled_statistics(train)
     return Dataset(root.resolve().name, images, labels, len(class_names), class_names, split, mean, std)
 
 
 def sampled_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and std of each channel; of more than SAMPLE pictures, over a fixed random SAMPLE of them."""
-    return statistics.of_bytes(images[i].reshape(3, -1) for i in _sample(len(images)))
-
-
-def _sample(n: int) -> Iterator[int]:
-    return (int(i) for i in (range(n) if n <= SAMPLE else generator(0, INPUTS).permutation(n)[:SAMPLE]))
+    numbers = list(range(len(images)))
+    if len(images) > SAMPLE:
+        numbers = generator(0, INPUTS).permutation(len(images))[:SAMPLE].tolist()
+    return statistics.of_bytes(images[i].reshape(3, -1) for i in numbers)
 
 
 def _tree(folder: Path, class_names: tuple[str, ...]) -> tuple[PictureFiles, np.ndarray]:

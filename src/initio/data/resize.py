@@ -19,11 +19,12 @@ def height_and_width(pixels: Pixels) -> tuple[int, int]:
     >>> height_and_width(16), height_and_width((16, 24))
     ((16, 16), (16, 24))
     """
-    sides = tuple(pixels) if isinstance(pixels, tuple | list) else (pixels, pixels)
-    height, width = (whole(side, "image size", 1) for side in sides[:2]) if len(sides) == 2 else (0, 0)
-    if not (0 < height <= MOST_PIXELS and 0 < width <= MOST_PIXELS):
+    sides = pixels
+    if not isinstance(sides, tuple | list):
+        sides = (sides, sides)
+    if len(sides) != 2 or max(whole(side, "image size", 1) for side in sides) > MOST_PIXELS:
         raise InputError(f"the image size must be a side or (height, width) of up to {MOST_PIXELS}, not {pixels!r}")
-    return height, width
+    return sides[0], sides[1]
 
 
 def resize(images: np.ndarray, pixels: tuple[int, int]) -> np.ndarray:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
+from initio import plugins
 from initio.data.arrays import wanted
 from initio.data.cifar import find_layout, read_cifar
 from initio.data.dataset import Dataset
@@ -22,7 +24,7 @@ Data = Dataset | Noise
 
 DATA_FOLDER = "INITIO_DATA"  # the environment variable
 DEBIAN_FOLDER = Path("/usr/share/datasets")
-DEBIAN_NAMES = ("fashion-mnist", "mnist")
+DEBIAN_NAMES = {"fashion-mnist": ", Debian's package dataset-fashion-mnist brings it", "mnist": ""}
 ARCHIVES = {  # the folders that the published archives unpack to
     "cifar10": ("cifar-10-batches-py", "cifar-10-batches-bin"),
     "cifar100": ("cifar-100-python", "cifar-100-binary"),
@@ -46,8 +48,11 @@ def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Da
     try:
         name, asked = _split_size(spec)
         data = _load(name, split)
-        asked = asked if pixels is None else height_and_width(pixels)
-        return data if asked is None else data.resized(asked)
+        if pixels is not None:
+            asked = height_and_width(pixels)
+        if asked is not None:
+            data = data.resized(asked)
+        return data
     except OSError as error:
         raise InputError(f"{spec} cannot be read: {error.strerror or error}") from None
     except MemoryError:
@@ -70,7 +75,7 @@ def located(spec: str) -> str:
     'noise:3x16x16'
     """
     name, _ = _split_size(spec)
-    if name.partition(":")[0] in ("noise", "hf") or name == "digits":
+    if name.partition(":")[0] in ("noise", "hf") or name == "digits" or _is_own(name):
         return spec
     return str(_find(name).absolute()) + spec[len(name) :]
 
@@ -90,16 +95,42 @@ def _load(name: str, split: str) -> Data:
         return read_digits(split)
     if name.startswith("hf:"):
         return read_hub(name.removeprefix("hf:"), split)
+    if _is_own(name):
+        return _own(name, split)
     path = _find(name)
-    return _read_folder(path, split) if path.is_dir() else _read_file(path, split)
+    if path.is_dir():
+        return _read_folder(path, split)
+    return _read_file(path, split)
 
 
 def _noise(name: str) -> Noise:
-    match = re.fullmatch(r"noise(?::(\d{1,9}(?:x\d{1,9})*))?(?::(\d{1,9}))?", name, flags=re.ASCII)
-    if match is None or (match[1] is None and match[2] is not None):
+    match = re.fullmatch(r"noise(?::(\d{1,9}(?:x\d{1,9})*)(?::(\d{1,9}))?)?", name, flags=re.ASCII)
+    if match is None:
         raise InputError(f"{name} is not understood: write noise, noise:3x16x16 or noise:3x16x16:100 (shape, classes)")
-    shape = Noise.shape if match[1] is None else tuple(int(n) for n in match[1].split("x"))
-    return Noise(shape, Noise.classes if match[2] is None else int(match[2]))
+    noise = Noise()
+    if match[1]:
+        noise = replace(noise, shape=tuple(int(n) for n in match[1].split("x")))
+    if match[2]:
+        noise = replace(noise, classes=int(match[2]))
+    return noise
+
+
+def _is_own(name: str) -> bool:
+    """Whether a data source of the user's own is meant; a file or folder of that name comes first."""
+    if not name or Path(name).exists():
+        return False
+    return plugins.is_path(name) or name in plugins.announced("data")
+
+
+def _own(name: str, split: str) -> Data:
+    """A source is a function of the split, `train` or `test`."""
+    source = plugins.find("data", name, {})
+    if not callable(source):
+        raise InputError(f"the data source {name!r} must be a function of the split, not a {type(source).__name__}")
+    data = source(split)
+    if not isinstance(data, Dataset | Noise):
+        raise InputError(f"the data source {name!r} must give a Dataset or Noise, not a {type(data).__name__}")
+    return data
 
 
 def _read_file(path: Path, split: str) -> Dataset:
@@ -129,13 +160,13 @@ def _find(name: str) -> Path:
     path = Path(name)
     if name and path.exists():
         return path
-    root = os.environ.get(DATA_FOLDER)
-    for found in _in_folder(name, Path(root)) if root and name else ():
-        return found
+    root = os.environ.get(DATA_FOLDER, "")
+    if root and name and (found := _in_folder(name, Path(root))):
+        return found[0]
     if name in DEBIAN_NAMES:
         if (DEBIAN_FOLDER / name).is_dir():
             return DEBIAN_FOLDER / name
-        brings = ", Debian's package dataset-fashion-mnist brings it" if name == "fashion-mnist" else ""
+        brings = DEBIAN_NAMES[name]
         raise InputError(f"{name} is not in {DEBIAN_FOLDER}{brings}: give the folder that holds its idx files")
     raise InputError(_not_found(name, root))
 
@@ -156,15 +187,16 @@ def _loadable(root: Path) -> list[Path]:
     return sorted(p for p in root.iterdir() if not p.name.startswith(".") and (p.is_dir() or p.suffix == ".npz"))
 
 
-def _not_found(name: str, root: str | None, most: int = 12) -> str:
+def _not_found(name: str, root: str, most: int = 12) -> str:
     start = f"no file or folder {name!r} and no data of that name"
-    found = [path.name for path in _loadable(Path(root))] if root else []
+    found: list[str] = []
     if root:
+        found = [path.name for path in _loadable(Path(root))]
         listed = ", ".join(found[:most] + ["..."] * (len(found) > most)) or "nothing"
         start += f" in {root} ({DATA_FOLDER}), which holds {listed}"
     elif name in ARCHIVES:
         return f"{start}: set {DATA_FOLDER} to the folder that holds it, or give its path"
-    hint = did_you_mean(name, ["noise", "digits", *sorted(ARCHIVES), *found])
+    hint = did_you_mean(name, ["noise", "digits", *sorted(ARCHIVES), *found, *plugins.announced("data")])
     if not hint.startswith("did"):
-        hint = "give noise, digits, hf:NAME, or the path of an .npz file or of a folder"
+        hint = "give noise, digits, hf:NAME, module:NAME, or the path of an .npz file or of a folder"
     return f"{start}: {hint}"

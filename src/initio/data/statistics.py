@@ -53,7 +53,7 @@ def _of_floats(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]
 def _added(totals: list[int], sums: np.ndarray) -> list[int]:
     """Python's integers, because squares of a large data set pass 2^63 when they are multiplied by n."""
     new: list[int] = sums.tolist()
-    return [a + b for a, b in zip(totals, new, strict=True)] if totals else new
+    return [a + b for a, b in zip(totals or [0] * len(new), new, strict=True)]
 
 
 def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:

@@ -19,7 +19,6 @@ divides a weight's share by its fan-in (Jacot: unit weights and 1/√fan_in in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,10 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initio.autodiff.channels import bias_gradient
 from initio.autodiff.layers import CHUNK_BYTES, fan_in
-from initio.autodiff.tape import BatchNorm, Layer, Tape, record
+from initio.autodiff.record import Layer, Tape, plain_arithmetic, record
+from initio.autodiff.switch import Statistics
 from initio.kernels.spectrum import Spectrum
 
+BatchNorm = Literal["frozen", "coupled", "hooked"]
 Reduction = Literal["label", "sum", "all"]
 Parameterisation = Literal["standard", "ntk"]
 Parameters = Literal["all", "weights"]
@@ -67,7 +69,9 @@ def chosen(parameters: dict[str, Tensor], which: Parameters) -> frozenset[str]:
 
 def share(shape: tuple[int, ...], parameterisation: Parameterisation) -> float:
     """What a parameter's contribution to the kernel is multiplied by."""
-    return 1 / fan_in(shape) if parameterisation == "ntk" and len(shape) >= 2 else 1.0
+    if parameterisation == "ntk" and len(shape) >= 2:
+        return 1 / fan_in(shape)
+    return 1.0
 
 
 def cotangents(f: Tensor, y: Tensor, reduction: Reduction) -> list[Tensor]:
@@ -85,12 +89,7 @@ class _Accumulator:
     """Adds up K = Σ_layers G Gᵀ while a backward pass visits the layers."""
 
     def __init__(
-        self,
-        tape: Tape,
-        theta: frozenset[str],
-        parameterisation: Parameterisation,
-        weights_only: bool,
-        chunk: int,
+        self, tape: Tape, theta: frozenset[str], parameterisation: Parameterisation, weights_only: bool, chunk: int
     ) -> None:
         m = len(tape.x)
         self.K = torch.zeros(m, m, dtype=torch.float64)
@@ -110,14 +109,7 @@ class _Accumulator:
                 scale = share(layer.shape, self.parameterisation)
                 self.K += scale * layer.geometry.gram(x, delta, layer.shape, self.chunk)
         if layer.bias:
-            positions = (
-                delta.flatten(2).sum(2)
-                if layer.geometry.stride
-                else delta.flatten(1, -2).sum(1)
-                if delta.ndim > 2
-                else delta
-            )
-            self.add(layer.bias, positions)
+            self.add(layer.bias, bias_gradient(delta, bool(layer.geometry.stride)))
 
     def add(self, name: str, G: Tensor) -> None:
         """A parameter whose per-sample gradients (m, p) are at hand."""
@@ -129,7 +121,10 @@ class _Accumulator:
             self.K += G.double() @ G.double().T
 
     def wait(self, name: str, G: Tensor) -> None:
-        self.waiting[name] = self.waiting[name] + G if name in self.waiting else G
+        """One of several uses of a parameter, whose gradients are added before they are multiplied."""
+        if name in self.waiting:
+            G = self.waiting[name] + G
+        self.waiting[name] = G
 
     def finish(self) -> Tensor:
         """K, with the parameters that had to wait for all their uses."""
@@ -147,9 +142,12 @@ def layerwise(
 
     Parameters that the fast path does not know are added by one backward pass for each sample.
     """
-    theta = frozenset(tape.parameters) if theta is None else theta
+    if theta is None:
+        theta = frozenset(tape.parameters)
     hooked = batch_norm == "hooked"
-    mode: Literal["frozen", "coupled"] = "coupled" if hooked else "frozen"
+    mode: Statistics = "frozen"
+    if hooked:
+        mode = "coupled"
     accumulator = _Accumulator(tape, theta, parameterisation, hooked, chunk)
     tape.visit(cotangent, accumulator, mode, accumulator.theta)
     K = accumulator.finish()
@@ -160,7 +158,7 @@ def layerwise(
 
 
 def one_by_one(
-    tape: Tape, cotangent: Tensor, batch_norm: Literal["frozen", "coupled"], names: list[str],
+    tape: Tape, cotangent: Tensor, batch_norm: Statistics, names: list[str],
     parameterisation: Parameterisation = "standard", chunk: int = CHUNK_BYTES,
 ) -> Tensor:  # fmt: skip
     """K from one backward pass of ⟨c_i, f_i⟩ for each sample; rows beyond the budget are computed again."""
@@ -183,7 +181,9 @@ def one_by_one(
     for a, block in enumerate(blocks):
         J = jacobian(block)
         for b in range(a, len(blocks)):
-            other = J if b == a else jacobian(blocks[b])
+            other = J
+            if b > a:
+                other = jacobian(blocks[b])
             part = (J @ other.T).double()
             K[block.start : block.stop, blocks[b].start : blocks[b].stop] = part
             K[blocks[b].start : blocks[b].stop, block.start : block.stop] = part.T
@@ -195,18 +195,23 @@ def gram(
     parameterisation: Parameterisation = "standard", theta: frozenset[str] | None = None, chunk: int = CHUNK_BYTES,
 ) -> Kernel:  # fmt: skip
     """The m x m kernel of a recorded network."""
-    theta = frozenset(tape.parameters) if theta is None else theta
-    one: Callable[[Tensor], Tensor]
-    if batch_norm == "coupled" and tape.notes.batch_norms:
-        one = lambda c: one_by_one(tape, c, "coupled", sorted(theta), parameterisation, chunk)  # noqa: E731
-        note = ""
-    else:
-        kind: BatchNorm = "frozen" if batch_norm == "coupled" else batch_norm
-        one = lambda c: layerwise(  # noqa: E731
-            tape, c, batch_norm=kind, theta=theta, parameterisation=parameterisation, chunk=chunk
-        )
+    if theta is None:
+        theta = frozenset(tape.parameters)
+    coupled = batch_norm == "coupled" and tape.notes.batch_norms > 0
+    m, note = len(tape.x), ""
+    if not coupled:
         note = slow_note(tape, theta)
-    K = sum((one(c) for c in cotangents(tape.f, y, reduction)), torch.zeros(1).double())
+        if batch_norm == "coupled":  # without batch norm both are the same, and this is faster
+            batch_norm = "frozen"
+    K = torch.zeros(m, m, dtype=torch.float64)
+    with plain_arithmetic():
+        for c in cotangents(tape.f, y, reduction):
+            if coupled:
+                K = K + one_by_one(tape, c, "coupled", sorted(theta), parameterisation, chunk)
+            else:
+                K = K + layerwise(
+                    tape, c, batch_norm=batch_norm, theta=theta, parameterisation=parameterisation, chunk=chunk
+                )
     return Kernel(K.numpy(), float(torch.finfo(tape.f.dtype).eps), note)
 
 
@@ -216,7 +221,7 @@ def slow_note(tape: Tape, theta: frozenset[str]) -> str:
     if not names:
         return ""
     what = ", ".join(sorted(tape.notes.operations))
-    some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    some = ", ".join([*names[:3], *["..."] * (len(names) > 3)])
     return f"{len(names)} parameters ({some}) are used by {what}: their share took one backward pass for each sample"
 
 
@@ -242,9 +247,10 @@ def ntk(
         return _full(model, x, batch_norm, parameterisation, parameters, dtype, chunk)
     tape = record(model, x, dtype=dtype)
     theta = chosen(tape.parameters, parameters)
-    labels = torch.zeros(len(x), dtype=torch.long) if y is None else y
+    if y is None:
+        y = torch.zeros(len(x), dtype=torch.long)
     return gram(
-        tape, labels, reduction=reduction, batch_norm=batch_norm, parameterisation=parameterisation, theta=theta,
+        tape, y, reduction=reduction, batch_norm=batch_norm, parameterisation=parameterisation, theta=theta,
         chunk=chunk,
     )  # fmt: skip
 

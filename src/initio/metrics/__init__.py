@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from initio.errors import InputError, did_you_mean
+from initio import plugins
+from initio.errors import InputError
 from initio.metrics.activations import ACTIVATIONS, tenas
 from initio.metrics.base import Measurement, Metric, Options, Value
 from initio.metrics.costs import COSTS
@@ -24,32 +26,43 @@ METRICS: dict[str, Metric] = {
     for metric in family
 }
 
-__all__ = ["METRICS", "Metric", "Options", "Value", "choose", "evaluate", "tenas"]
+__all__ = ["METRICS", "Metric", "Options", "Value", "choose", "evaluate", "get_metric", "tenas"]
 
 
-def choose(names: str | Iterable[str] = "all") -> tuple[Metric, ...]:
-    """The metrics of these names; `all` stands for every reproducible one.
+def get_metric(name: str) -> Metric:
+    """The metric of this name; one from outside is called by the name under which it was found.
 
-    >>> [metric.name for metric in choose("kappa,trace")]
-    ['kappa', 'trace']
-    >>> choose("kapa")
+    >>> get_metric("kapa")
     Traceback (most recent call last):
     initio.errors.InputError: there is no metric 'kapa': did you mean 'kappa'?
     """
-    given = names.split(",") if isinstance(names, str) else list(names)
-    out: dict[str, Metric] = {}
-    for name in (part.strip() for part in given):
-        if name == "all":
-            out |= {m.name: m for m in METRICS.values() if m.reproducible}
-        elif name in METRICS:
-            out[name] = METRICS[name]
+    found = plugins.find("metrics", name, METRICS)
+    if not isinstance(found, Metric):
+        raise InputError(f"{name} must be an initio.metrics.Metric, not {type(found).__name__}")
+    return replace(found, name=name)
+
+
+def choose(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
+    """These metrics, each once; `all` stands for every reproducible one of Initio's own.
+
+    >>> [metric.name for metric in choose("kappa,trace,kappa")]
+    ['kappa', 'trace']
+    """
+    if isinstance(metrics, str):
+        metrics = [name.strip() for name in metrics.split(",")]
+    found: dict[str, Metric] = {}
+    for wanted in metrics:
+        if isinstance(wanted, Metric):
+            found[wanted.name] = wanted
+        elif wanted == "all":
+            found |= {own.name: own for own in METRICS.values() if own.reproducible}
         else:
-            raise InputError(f"there is no metric {name!r}: {did_you_mean(name, list(METRICS))}")
-    return tuple(out.values())
+            found[wanted] = get_metric(wanted)
+    return tuple(found.values())
 
 
 def evaluate(
-    model: nn.Module, batch: Batch, metrics: str | Iterable[str] = "all", options: Options | None = None
+    model: nn.Module, batch: Batch, metrics: str | Iterable[str | Metric] = "all", options: Options | None = None
 ) -> dict[str, Value]:
     """Every metric's value, or the reason why it has none, of a model with weights on one batch.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from initio.autodiff.layers import CHUNK_BYTES
 from initio.autodiff.parts import Parts
 from initio.autodiff.passes import double_backward
-from initio.autodiff.tape import BatchNorm, NoTangentError, Tape, record
+from initio.autodiff.record import NoTangentError, Tape, record
 from initio.errors import InputError
 from initio.kernels import empirical
-from initio.kernels.empirical import Kernel, Parameterisation, Parameters, Reduction, chosen, share
+from initio.kernels.empirical import BatchNorm, Kernel, Parameterisation, Parameters, Reduction, chosen, share
 
 Loss = Literal["cross_entropy", "mse"]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -108,7 +108,8 @@ class Metric:
             out = self.compute(measurement)
         except UndefinedValue as reason:
             return Value(None, str(reason))
-        out = out if isinstance(out, Value) else Value(out)
+        if not isinstance(out, Value):
+            out = Value(out)
         if out.value is not None and math.isnan(out.value):
             return Value(None, out.flag or f"{self.name} is not a number on this network and batch")
         return out
@@ -136,15 +137,16 @@ class Measurement:
     @cached_property
     def tape(self) -> Tape:
         """The one forward pass."""
-        try:
-            return self._record("second order" in self.needs)
-        except NoTangentError as error:
-            self.no_tangent = str(error)
-            return self._record(False)
+        if "second order" in self.needs:
+            try:
+                return self._record(self.direction)
+            except NoTangentError as error:
+                self.no_tangent = str(error)
+        return self._record(None)
 
-    def _record(self, tangents: bool) -> Tape:
+    def _record(self, direction: Mapping[str, Tensor] | None) -> Tape:
         return record(
-            self.model, self.x, dtype=self.dtype, tangents=tangents, theta=self.theta, codes="codes" in self.needs,
+            self.model, self.x, direction=direction, dtype=self.dtype, codes="codes" in self.needs,
             fisher="fisher" in self.needs, memory=self.options.memory,
         )  # fmt: skip
 
@@ -159,24 +161,28 @@ class Measurement:
     @cached_property
     def loss_pass(self) -> LossPass:
         """g of the batch loss and, if a metric needs it, Hθ from the same pass."""
-        v, _ = self.loss_derivatives(None)
-        fisher: dict[str, Tensor] = {}
-        wanted = fisher if "fisher" in self.needs else None
+        delta = self.loss_gradient() / self.m
+        sums: dict[str, Tensor] = {}
+        fisher = None
+        if "fisher" in self.needs:
+            fisher = sums
         names = [n for n in self.tape.parameters if n in self.theta]
+        if self.tape.ft is not None:
+            delta_dot = self.loss_tangent(self.tape.ft.detach()) / self.m
+            return LossPass(*self.tape.dual_gradient(delta, delta_dot, fisher=fisher, names=names), sums)
+        g = self.tape.gradient(delta, fisher=fisher, names=names)
         if "second order" not in self.needs:
-            return LossPass(self.tape.gradient(v / self.m, fisher=wanted, names=names), None, fisher)
-        if self.tape.ft is None:  # nothing moves along θ, or it cannot be followed
-            g = self.tape.gradient(v / self.m, fisher=wanted, names=names)
-            return LossPass(g, self._double_backward() if self.no_tangent else g_zero(g), fisher)
-        _, u = self.loss_derivatives(self.tape.ft.detach())
-        return LossPass(*self.tape.dual_gradient(v / self.m, u / self.m, fisher=wanted, names=names), fisher)
+            return LossPass(g, None, sums)
+        if self.no_tangent:
+            return LossPass(g, self._double_backward(), sums)
+        return LossPass(g, {n: torch.zeros_like(t) for n, t in g.items()}, sums)  # nothing moves along θ
 
     def _double_backward(self) -> dict[str, Tensor]:
         def cotangent(f: Tensor) -> Tensor:
-            return self._derivatives(f, None)[0] / self.m
+            return self._loss_gradient(f) / self.m
 
         try:
-            return double_backward(self.model, self.x, cotangent, self.theta, self.dtype)
+            return double_backward(self.model, self.x, cotangent, self.direction, self.dtype)
         except (RuntimeError, NotImplementedError):
             raise UndefinedValue(f"{self.no_tangent} has no second derivative in torch") from None
 
@@ -208,23 +214,28 @@ class Measurement:
         if n > 1 and int(self.y.max()) >= n:
             raise InputError(f"the network has {n} outputs, the batch has the label {int(self.y.max())}")
 
-    def loss_derivatives(self, f_dot: Tensor | None) -> tuple[Tensor, Tensor]:
-        """∂ℓ_i/∂f_i, and its derivative along f_dot: two (m, n) matrices, not divided by m."""
+    def loss_gradient(self) -> Tensor:
+        """∂ℓ_i/∂f_i: (m, n), not divided by m."""
         self._check_labels()
-        return self._derivatives(self.f, f_dot)
+        return self._loss_gradient(self.f)
 
-    def _derivatives(self, f: Tensor, f_dot: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _loss_gradient(self, f: Tensor) -> Tensor:
         n = f.shape[1]
+        if self.options.loss == "cross_entropy":
+            if n == 1:
+                raise UndefinedValue("the cross-entropy of a single output is constant; take loss='mse'")
+            return f.softmax(1).scatter_add(1, self.y[:, None], torch.full_like(f[:, :1], -1.0))
+        target = self.y[:, None]
+        if n > 1:
+            target = torch.nn.functional.one_hot(self.y, n)
+        return f - target.to(f.dtype)
+
+    def loss_tangent(self, f_dot: Tensor) -> Tensor:
+        """The derivative of ∂ℓ_i/∂f_i along f_dot: (m, n), not divided by m."""
         if self.options.loss == "mse":
-            target = self.y[:, None].to(f.dtype) if n == 1 else torch.nn.functional.one_hot(self.y, n).to(f.dtype)
-            return f - target, f if f_dot is None else f_dot
-        if n == 1:
-            raise UndefinedValue("the cross-entropy of a single output is constant; take loss='mse'")
-        p = f.softmax(1)
-        v = p.scatter_add(1, self.y[:, None], torch.full_like(f[:, :1], -1.0))
-        if f_dot is None:
-            return v, v
-        return v, p * f_dot - p * (p * f_dot).sum(1, keepdim=True)
+            return f_dot
+        p = self.f.softmax(1)
+        return p * f_dot - p * (p * f_dot).sum(1, keepdim=True)  # (diag(p) − p pᵀ) ḟ
 
     # --- small facts -----------------------------------------------------------------------------------------------
 
@@ -236,12 +247,20 @@ class Measurement:
     @property
     def chunk(self) -> int:
         """Bytes for one layer's per-sample gradients."""
-        return CHUNK_BYTES if self.options.memory is None else max(1 << 20, min(CHUNK_BYTES, self.options.memory // 16))
+        if self.options.memory is None:
+            return CHUNK_BYTES
+        return max(1 << 20, min(CHUNK_BYTES, self.options.memory // 16))
+
+    @cached_property
+    def direction(self) -> dict[str, Tensor]:
+        """θ, the parameters that count: GraSP moves along them."""
+        parameters = Parts(self.model).parameters
+        return {name: parameters[name] for name in sorted(chosen(parameters, self.options.parameters))}
 
     @cached_property
     def theta(self) -> frozenset[str]:
-        """Names of the parameters that count."""
-        return chosen(Parts(self.model).parameters, self.options.parameters)
+        """Their names."""
+        return frozenset(self.direction)
 
     def scale(self, name: str) -> float:
         """1, or 1/fan_in in the ntk parameterisation: what multiplies products of two gradients."""
@@ -261,11 +280,6 @@ class Measurement:
     def dot(self, a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
         """⟨a, b⟩ over θ in float64, in the chosen parameterisation."""
         return sum(self.scale(n) * float(torch.sum(a[n] * b[n], dtype=torch.float64)) for n in a)
-
-
-def g_zero(g: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Zeros in the shape of a gradient."""
-    return {n: torch.zeros_like(t) for n, t in g.items()}
 
 
 def needs(*names: str) -> frozenset[str]:

@@ -11,9 +11,11 @@ import math
 import torch
 from torch import Tensor
 
+from initio.autodiff.channels import bias_gradient
 from initio.autodiff.layers import fan_in
-from initio.autodiff.tape import Layer, NoTangentError, Tape, record
-from initio.kernels.empirical import is_weight, share
+from initio.autodiff.record import Layer, NoTangentError, Tape, record
+from initio.autodiff.weighted import plus
+from initio.kernels.empirical import is_weight
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 LIPSCHITZ = math.sqrt(2)  # ‖softmax(f) − e_y‖ <= √2: γ of the cross-entropy
@@ -47,7 +49,9 @@ def grasp(at: Measurement) -> Value:
     """−θᵀHg = −⟨g, Hθ⟩, from one pass of dual numbers in the direction θ."""
     g, H_theta = at.g, at.loss_pass.H_theta
     assert H_theta is not None
-    note = f"Hθ took a double backward, since {at.no_tangent} carries no tangents" if at.no_tangent else ""
+    note = ""
+    if at.no_tangent:
+        note = f"Hθ took a double backward, since {at.no_tangent} carries no tangents"
     return at.with_doubt(-at.dot(g, H_theta), _no_gradient(at), note)
 
 
@@ -58,15 +62,26 @@ def nasi(at: Measurement) -> Value:
 
 def nasi_sum(at: Measurement) -> Value:
     """γ⁻¹ Σ_x ‖∇ℓ_x‖², γ = √2 for the cross-entropy (1 for `mse`, which has no such constant)."""
-    v, _ = at.loss_derivatives(None)
-    total = sum(_per_sample_dots(at, v, None))
-    return at.with_doubt(total / (LIPSCHITZ if at.options.loss == "cross_entropy" else 1.0))
+    gamma = {"cross_entropy": LIPSCHITZ, "mse": 1.0}[at.options.loss]
+    products = _Products(at, at.tape, dual=False)
+    at.tape.visit(at.loss_gradient(), products, "frozen")
+    return at.with_doubt(sum(products.finished()) / gamma)
 
 
 def grasp_printed(at: Measurement) -> Value:
     """|(1/m) Σ_i θᵀH_i g_i|, the equation as printed: every sample has its own gradient and Hessian."""
-    v, _ = at.loss_derivatives(None)
-    return at.with_doubt(abs(sum(_per_sample_dots(at, v, "tangents"))) / at.m)
+    delta = at.loss_gradient()
+    try:
+        tape = record(
+            at.model, at.x, direction=at.direction, dtype=at.dtype, frozen=True, memory=at.options.memory
+        )  # fmt: skip
+    except NoTangentError as error:
+        raise UndefinedValue(f"{error} carries no tangents, so single samples have no H_i θ here") from None
+    if tape.ft is None:  # nothing moves along θ
+        return at.with_doubt(0.0)
+    products = _Products(at, tape, dual=True)
+    tape.visit_dual(delta, at.loss_tangent(tape.ft.detach()), products)
+    return at.with_doubt(abs(sum(products.finished())) / at.m)
 
 
 def fisher(at: Measurement) -> Value:
@@ -88,83 +103,78 @@ def _no_gradient(at: Measurement) -> str:
     return "the gradient is zero: the loss does not depend on any parameter"
 
 
-def _per_sample_dots(at: Measurement, v: Tensor, second: str | None) -> list[float]:
-    """⟨g_i, g_i⟩, or with tangents ⟨g_i, H_iθ⟩, for each sample, statistics held constant."""
-    dual = second is not None
-    tape = at.tape
-    if dual:
-        try:
-            tape = record(
-                at.model, at.x, dtype=at.dtype, tangents=True, theta=at.theta, frozen=True, memory=at.options.memory
-            )
-        except NoTangentError as error:
-            raise UndefinedValue(f"{error} carries no tangents, so single samples have no H_i θ here") from None
-    total = torch.zeros(at.m, dtype=torch.float64)
-    waiting: dict[str, list[Tensor]] = {}  # the gradients of parameters that are used more than once
+class _Products:
+    """⟨g_i, g_i⟩, or in a dual pass ⟨g_i, H_iθ⟩, for each sample i, while a backward pass visits the layers.
 
-    def add(name: str, G: Tensor, H: Tensor) -> None:
-        if name not in at.theta or name in tape.notes.unknown:
-            return
-        if tape.notes.uses[name] > 1:
-            old = waiting.get(name)
-            waiting[name] = [G, H] if old is None else [old[0] + G, old[1] + H]
-            return
-        scale = share(tuple(tape.parameters[name].shape), at.options.parameterisation)
-        total.add_(scale * (G.double() * H.double()).flatten(1).sum(1))
+    A layer's part of g_i is δ_i x_iᵀ, its part of H_iθ is δ̇_i x_iᵀ + δ_i ẋ_iᵀ.
+    """
 
-    def visit(layer: Layer, x: Tensor, delta: Tensor, xt: Tensor | None, dt: Tensor | None) -> None:
+    def __init__(self, at: Measurement, tape: Tape, *, dual: bool) -> None:
+        self.at, self.tape, self.dual = at, tape, dual
+        self.total = torch.zeros(at.m, dtype=torch.float64)
+        self.waiting: dict[str, tuple[Tensor, Tensor]] = {}  # the gradients of parameters that are used more than once
+
+    def __call__(self, layer: Layer, x: Tensor, delta: Tensor, xt: Tensor | None, dt: Tensor | None) -> None:
         if layer.geometry is None:
-            add(layer.weight, x, x if not dual else torch.zeros_like(x) if xt is None else xt)
-            add(layer.bias, delta, delta if not dual else torch.zeros_like(delta) if dt is None else dt)
+            self.add(layer.weight, x, xt)
+            self.add(layer.bias, delta, dt)
             return
-        if layer.weight in at.theta:
-            G = layer.geometry.per_sample(x, delta, layer.shape)
+        H: Tensor | None = None
+        if layer.weight in self.at.theta:
+            if dt is not None:
+                H = layer.geometry.per_sample(x, dt, layer.shape)
+            if xt is not None and self.dual:
+                H = plus(H, layer.geometry.per_sample(xt, delta, layer.shape))
+            self.add(layer.weight, layer.geometry.per_sample(x, delta, layer.shape), H)
+        if layer.bias in self.at.theta:
+            H = None
+            if dt is not None:
+                H = bias_gradient(dt, bool(layer.geometry.stride))
+            self.add(layer.bias, bias_gradient(delta, bool(layer.geometry.stride)), H)
+
+    def add(self, name: str, G: Tensor, H: Tensor | None) -> None:
+        """One use of a parameter: its gradients g_i, and in a dual pass H_iθ, None for zero."""
+        if name not in self.at.theta or name in self.tape.notes.unknown:
+            return
+        if not self.dual:
             H = G
-            if dual:
-                H = torch.zeros_like(G)
-                H = H if dt is None else H + layer.geometry.per_sample(x, dt, layer.shape)
-                H = H if xt is None else H + layer.geometry.per_sample(xt, delta, layer.shape)
-            add(layer.weight, G, H)
-        if layer.bias:
-            G = _bias(delta, bool(layer.geometry.stride))
-            H = G if not dual else torch.zeros_like(G) if dt is None else _bias(dt, bool(layer.geometry.stride))
-            add(layer.bias, G, H)
+        elif H is None:
+            H = torch.zeros_like(G)
+        if self.tape.notes.uses[name] == 1:
+            self._add(name, G, H)
+        elif name in self.waiting:
+            before = self.waiting[name]
+            self.waiting[name] = (before[0] + G, before[1] + H)
+        else:
+            self.waiting[name] = (G, H)
 
-    if dual and tape.ft is None:
-        return [0.0] * at.m
-    if dual:
-        assert tape.ft is not None
-        _, u = at.loss_derivatives(tape.ft.detach())
-        tape.visit_dual(v, u, visit)
-    else:
-        u = v
-        tape.visit(v, visit, "frozen")
-    for name, (G, H) in waiting.items():
-        scale = share(tuple(tape.parameters[name].shape), at.options.parameterisation)
-        total += scale * (G.double() * H.double()).flatten(1).sum(1)
-    slow = sorted(at.theta & tape.notes.unknown)
-    for i in range(at.m if slow else 0):
-        total[i] += _one_dot(at, tape, v, u if dual else None, i, slow)
-    return [float(t) for t in total]
+    def _add(self, name: str, G: Tensor, H: Tensor) -> None:
+        self.total += self.at.scale(name) * (G.double() * H.double()).flatten(1).sum(1)
 
+    def finished(self) -> list[float]:
+        """With the parameters that had to wait for all their uses, and those that only autograd knows."""
+        for name, (G, H) in self.waiting.items():
+            self._add(name, G, H)
+        slow = sorted(self.at.theta & self.tape.notes.unknown)
+        for i in range(self.at.m * bool(slow)):
+            self.total[i] += self._one_sample(i, slow)
+        return [float(t) for t in self.total]
 
-def _one_dot(at: Measurement, tape: Tape, v: Tensor, u: Tensor | None, i: int, names: list[str]) -> float:
-    """The share of parameters that the fast path does not know, for one sample."""
-    only = torch.zeros_like(v)
-    only[i] = v[i]
-    g = tape.gradient(only, names=names, batch_norm="frozen")
-    H = g
-    if u is not None:
-        moved = torch.zeros_like(u)
-        moved[i] = u[i]
-        H = tape.dual_gradient(only, moved, batch_norm="frozen")[1]
-    return sum(at.scale(n) * float((g[n].double() * H[n].double()).sum()) for n in names)
+    def _one_sample(self, i: int, names: list[str]) -> float:
+        delta = _only(i, self.at.loss_gradient())
+        g = H = self.tape.gradient(delta, names=names, batch_norm="frozen")
+        if self.dual:
+            assert self.tape.ft is not None
+            delta_dot = _only(i, self.at.loss_tangent(self.tape.ft.detach()))
+            H = self.tape.dual_gradient(delta, delta_dot, names=names, batch_norm="frozen")[1]
+        return sum(self.at.scale(n) * float((g[n].double() * H[n].double()).sum()) for n in names)
 
 
-def _bias(delta: Tensor, convolution: bool) -> Tensor:
-    if convolution:
-        return delta.flatten(2).sum(2)
-    return delta.reshape(len(delta), -1, delta.shape[-1]).sum(1)
+def _only(i: int, rows: Tensor) -> Tensor:
+    """The same matrix with zeros in all other rows."""
+    out = torch.zeros_like(rows)
+    out[i] = rows[i]
+    return out
 
 
 GRADIENTS = (

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from torch import Tensor, nn
 
 from initio.networks.graphs import Graph, NetworkSettings, Op
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
+
+T = TypeVar("T")
 
 
 class GraphModule(nn.Module):
@@ -18,9 +22,11 @@ class GraphModule(nn.Module):
         super().__init__()
         made: dict[Op | Graph, nn.Module] = {}
         for step in graph.steps:
-            module = copied(made[step.op]) if step.op in made else _made(step.op, kit)
-            made[step.op] = module
-            self.add_module(step.name, module)
+            if step.op in made:
+                made[step.op] = copied(made[step.op])
+            else:
+                made[step.op] = _made(step.op, kit)
+            self.add_module(step.name, made[step.op])
         self._plan = tuple((step.name, step.inputs) for step in graph.steps)
         self._output, self._auxiliary = graph.output, graph.auxiliary  # step names are free for modules
 
@@ -40,7 +46,9 @@ class GraphModule(nn.Module):
 
 
 def _made(op: Op | Graph, kit: Kit) -> nn.Module:
-    return GraphModule(op, kit) if isinstance(op, Graph) else OPERATIONS[op.kind](op, kit)
+    if isinstance(op, Graph):
+        return GraphModule(op, kit)
+    return OPERATIONS[op.kind](op, kit)
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -57,13 +65,17 @@ def copied(module: nn.Module) -> nn.Module:
     own |= {name: copy.copy(value) for name, value in vars(module).items() if name not in own}
     own["training"] = module.training
     own["_non_persistent_buffers_set"] = set(module._non_persistent_buffers_set)
-    parameters, buffers, modules = module._parameters.items(), module._buffers.items(), module._modules.items()
-    own["_parameters"] = {
-        n: None if p is None else nn.Parameter(p.detach().clone(), p.requires_grad) for n, p in parameters
-    }
-    own["_buffers"] = {n: None if b is None else b.clone() for n, b in buffers}
-    own["_modules"] = {n: None if m is None else copied(m) for n, m in modules}
+    own["_parameters"] = _each(module._parameters, lambda p: nn.Parameter(p.detach().clone(), p.requires_grad))
+    own["_buffers"] = _each(module._buffers, Tensor.clone)
+    own["_modules"] = _each(module._modules, copied)
     return new
+
+
+def _each(parts: Mapping[str, T | None], change: Callable[[T], T]) -> dict[str, T | None]:
+    """All that is there, changed; a part that a module does not have, such as a bias, stays None."""
+    out: dict[str, T | None] = dict.fromkeys(parts)
+    out |= {name: change(part) for name, part in parts.items() if part is not None}
+    return out
 
 
 def build(graph: Graph, settings: NetworkSettings, *, seed: int = 0) -> nn.Module:

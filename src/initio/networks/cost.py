@@ -54,8 +54,10 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
             shapes.append(())  # never read
             continue
         read = tuple(shapes[i] for i in step.inputs)
-        counted = _count_graph if isinstance(step.op, Graph) else _count_op
-        cost, shape = counted(step.op, norm, read)
+        if isinstance(step.op, Graph):
+            cost, shape = _count_graph(step.op, norm, read)
+        else:
+            cost, shape = _count_op(step.op, norm, read)
         total += cost
         shapes.append(shape)
     return total, shapes[graph.output]
@@ -67,6 +69,11 @@ def _count_op(op: Op, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[NetworkCos
     with torch.device("meta"):
         module = OPERATIONS[op.kind](op, Kit(replace(NetworkSettings(), norm=norm))).eval()
         return count_module(module, *(torch.empty(1, *shape) for shape in inputs))
+
+
+def count_built(model: nn.Module, shape: Shape) -> NetworkCost:
+    """The cost of a network for one input of this shape."""
+    return count_module(model.eval(), torch.zeros(1, *shape))[0]
 
 
 def count_module(model: nn.Module, *inputs: Tensor) -> tuple[NetworkCost, Shape]:

@@ -7,7 +7,7 @@ its cells and its head; a cell is a graph whose steps are its edges and nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Literal
@@ -41,7 +41,9 @@ class Mixed(Op):
 
     def choose(self, option: int, inputs: tuple[int, ...]) -> tuple[Op | Graph, tuple[int, ...]]:
         """One option and what it reads of the step's inputs."""
-        return self.options[option], tuple(inputs[i] for i in self.places[option]) if self.places else inputs
+        if self.places:
+            inputs = tuple(inputs[i] for i in self.places[option])
+        return self.options[option], inputs
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,20 @@ class Builder:
     def graph(self, output: int, auxiliary: int | None = None) -> Graph:
         """The finished graph."""
         return Graph(self.n_inputs, tuple(self.steps), output, auxiliary)
+
+
+def reached(start: Iterable[int], reads: Callable[[int], Iterable[int]]) -> set[int]:
+    """All that `start` reads, directly or through what it reads, and `start` itself.
+
+    >>> sorted(reached([3], {3: [1], 2: [0], 1: [0], 0: []}.__getitem__))
+    [0, 1, 3]
+    """
+    found, todo = set[int](), list(start)
+    while todo:
+        if (number := todo.pop()) not in found:
+            found.add(number)
+            todo += reads(number)
+    return found
 
 
 def choose(graph: Graph, choices: Sequence[int]) -> Graph:
@@ -132,14 +148,8 @@ def prune(cell: Graph) -> Graph:
 
 def _kept(n_inputs: int, steps: dict[int, Step], output: int) -> Graph:
     """The graph of the steps that the output depends on, renumbered."""
-    live, todo = set[int](), [output]
-    while todo:
-        number = todo.pop()
-        if number not in live and number in steps:
-            live.add(number)
-            todo += steps[number].inputs
-
-    kept = sorted(live)
+    reads = dict[int, tuple[int, ...]].fromkeys(range(n_inputs), ()) | {n: step.inputs for n, step in steps.items()}
+    kept = sorted(reached([output], reads.__getitem__) & steps.keys())
     renumber = {i: i for i in range(n_inputs)} | {old: n_inputs + new for new, old in enumerate(kept)}
     return Graph(
         n_inputs,

@@ -188,8 +188,10 @@ class ResidualReduce(nn.Module):
 
 def conv_norm(c_in: int, c_out: int, kernel: int, stride: int, kit: Kit, *, relu: bool) -> nn.Sequential:
     """Convolution, batch norm, and a ReLU if asked for."""
-    conv = conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
-    return nn.Sequential(conv, *kit.norm(c_out), *([nn.ReLU()] if relu else []))
+    layers = [conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False), *kit.norm(c_out)]
+    if relu:
+        layers.append(nn.ReLU())
+    return nn.Sequential(*layers)
 
 
 def relu_conv_norm(c_in: int, c_out: int, kernel: int, stride: int, kit: Kit) -> nn.Sequential:
@@ -240,7 +242,9 @@ def conv_7x1_1x7(op: Op, kit: Kit) -> nn.Module:
 
 def skip_connect(op: Op, kit: Kit) -> nn.Module:
     """The identity; at stride 2 a factorised reduction."""
-    return nn.Identity() if op.stride == 1 else FactorizedReduce(op.c_in, op.c_out, kit.norm(op.c_out))
+    if op.stride == 1:
+        return nn.Identity()
+    return FactorizedReduce(op.c_in, op.c_out, kit.norm(op.c_out))
 
 
 def stem_large_1(op: Op, kit: Kit) -> nn.Module:

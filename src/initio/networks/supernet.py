@@ -8,19 +8,18 @@ output is multiplied by its gate, a number of value 1 that carries a gradient to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from initio.autodiff.nodes import Value
-from initio.autodiff.pearlmutter import Tape, dual
-from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op
+from initio.autodiff.record import Tape, push, record, watch
+from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op, reached
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
-from initio.spaces.base import GraphSpace
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,38 @@ class Ghost:
 
 
 Maybe = Tensor | Ghost | None  # None is zero
-Mix = Callable[[Mixed, str, list[Maybe]], Maybe]
+Mix = Callable[[Mixed, str, list[Maybe]], Maybe]  # the value of a mixed step, from its path and inputs
+
+
+class OneShot(Protocol):
+    """What a supernet needs of a space: its categoricals, and its graph around a sample."""
+
+    @property
+    def relaxation(self) -> Sequence[Sized]:
+        """The categoricals."""
+
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """The settings with width and depth."""
+
+    def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
+        """The graph with `Mixed` steps."""
+
+
+Apply = Callable[..., Tensor]  # of a module to tensors
+
+
+def call(module: nn.Module, *tensors: Tensor) -> Tensor:
+    """How an operation is applied: by calling it."""
+    return module(*tensors)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How a graph is run: by which choices (None: all options matter), what mixed steps give, how to apply modules."""
+
+    choices: Sequence[int] | None
+    mix: Mix
+    apply: Apply = call
 
 
 class Supernet(nn.Module):
@@ -48,7 +78,7 @@ class Supernet(nn.Module):
 
     like: Tensor
 
-    def __init__(self, space: GraphSpace, settings: NetworkSettings, seed: int = 0) -> None:
+    def __init__(self, space: OneShot, settings: NetworkSettings, seed: int = 0) -> None:
         super().__init__()
         self.space, self.settings, self.seed = space, space.resolve(settings), seed
         self.kit = Kit(self.settings)
@@ -82,17 +112,27 @@ class Supernet(nn.Module):
 
         def mix(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
             chosen = choices[mixed.categorical]
+            options = [chosen]
+            if all_options:
+                options = list(range(len(mixed.options)))
             terms = []
-            for option in range(len(mixed.options)) if all_options else [chosen]:
-                value = self._option(mixed, option, path, inputs)
+            for option in options:
+                value = self.option(mixed, option, path, inputs)
                 if isinstance(value, Tensor):
-                    terms.append(value if gates is None else value * gates[mixed.categorical][option])
+                    if gates is not None:
+                        value = value * gates[mixed.categorical][option]
+                    terms.append(value)
             if not terms:
                 return None
-            total = torch.stack(terms).sum(0) if len(terms) > 1 else terms[0]
-            return Ghost(total) if _is_zero(mixed, chosen) else total
+            total = terms[0]
+            if len(terms) > 1:
+                total = torch.stack(terms).sum(0)
+            if _is_zero(mixed, chosen):
+                return Ghost(total)
+            return total
 
-        return self._run(x, choices, mix, all_options)
+        graph = self.space.supernet(choices, self.settings)
+        return self.run(graph, x, Walk(None if all_options else choices, mix))
 
     def trace_gradient(
         self, x: Tensor, y: Tensor, choices: Sequence[int], *, all_options: bool = False
@@ -100,115 +140,187 @@ class Supernet(nn.Module):
         """T = ‖∇θ L‖², L the mean cross-entropy, and ∂T/∂h for the gates h of all categoricals, at one-hot gates.
 
         Without `all_options` only the chosen gates have a derivative. With it, the others have it too, at the price of
-        a forward pass and a tangent of every option [see `initio.autodiff.pearlmutter`].
+        a forward pass and a tangent of every option.
         """
-        places: list[tuple[Mixed, str, list[Maybe], Tensor]] = []
-        tape = Tape()
-
-        def mix(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
-            chosen = choices[mixed.categorical]
-            if _is_zero(mixed, chosen):
-                tensors = [t for t in inputs if isinstance(t, Tensor)]
-                if not (all_options and tensors):
-                    return None
-                ghost = Ghost(tape.zeros(tensors[0]))
-                places.append((mixed, path, inputs, ghost.tensor))
-                return ghost
-            value = self._option(mixed, chosen, path, inputs)
-            if isinstance(value, Tensor):
-                value = tape.alias(value)
-                places.append((mixed, path, inputs, value))
-            return value
-
         training = self.training
-        self.eval()  # batch norms keep their counters; the tape takes the batch's statistics in any case
-        with tape:
-            f = self._run(x, choices, mix, all_options)
-        self.train(training)
-        for _, _, inputs, at in places:
-            tape.keep(at, *(t for t in inputs if all_options and isinstance(t, Tensor) and tape.value(t) is not None))
-        with torch.no_grad():
-            p = F.softmax(f, dim=1)
-            delta = p.clone()
-            delta[torch.arange(len(y)), y] -= 1
-            tape.backward(f, delta / len(y))
-            tape.tangent()
-            f_dot = tape.values[id(f)].dot
-            if f_dot is not None:
-                delta_dot = p * (f_dot - (p * f_dot).sum(1, keepdim=True))  # R{softmax(f)}
-                tape.tangent_backward(f, delta_dot / len(y))
-            dT = [[0.0] * len(decision) for decision in self.space.relaxation]
-            for mixed, path, inputs, at in places:
-                chosen = choices[mixed.categorical]
-                place = tape.values[id(at)]
-                for option in range(len(mixed.options)) if all_options else [chosen]:
-                    u = place if option == chosen else self._dual_option(mixed, option, path, inputs, tape)
-                    if u is not None:
-                        dT[mixed.categorical][option] += 2 * _rate(place, u)
-        return tape.parameters.squared_norm(), dT
+        try:
+            return self.eval()._trace_gradient(x, y, _Sample(self, choices, all_options))
+        finally:
+            self.train(training)
+
+    def _trace_gradient(self, x: Tensor, y: Tensor, sample: _Sample) -> tuple[float, list[list[float]]]:
+        path = sample.module()
+        tape = record(path, x, dtype=self.like.dtype)
+        p = tape.f.detach().softmax(1)
+        delta = (p - F.one_hot(y, p.shape[1])) / len(y)
+        g = tape.gradient(delta)
+        tape = record(path, x, dtype=self.like.dtype, direction=g)
+        dT = [[0.0] * len(decision) for decision in self.space.relaxation]
+        if tape.ft is not None:
+            f_dot = tape.ft.detach()
+            delta_dot = p * (f_dot - (p * f_dot).sum(1, keepdim=True)) / len(y)  # d/dt softmax(f)
+            gradients = tape.watched_gradients(delta, delta_dot, [place.value for place in sample.places])
+            for place, (d, d_dot) in zip(sample.places, gradients, strict=True):
+                # ∂T/∂h = 2 (⟨δ̇, u⟩ + ⟨δ, u̇⟩), see `autodiff.record`. The value u that another option would add in
+                # this place has the same δ and δ̇.
+                for option, u, u_dot in sample.options(place, tape):
+                    dT[place.mixed.categorical][option] += 2 * (_dot(d_dot, u) + _dot(d, u_dot))
+        return sum(float(t.double().square().sum()) for t in g.values()), dT
 
     # --- running a graph -----------------------------------------------------------------------------------------
 
-    def _run(self, x: Tensor, choices: Sequence[int], mix: Mix, all_options: bool) -> Tensor:
-        graph = self.space.supernet(choices, self.settings)
-        out = self._graph(graph, [x], "", choices, mix, all_options)
+    def run(self, graph: Graph, x: Tensor, walk: Walk) -> Tensor:
+        """The output of a network's graph."""
+        out = self._graph(graph, [x], "", walk)
         assert isinstance(out, Tensor)
         return out
 
-    def _graph(
-        self, graph: Graph, inputs: Sequence[Maybe], path: str, choices: Sequence[int], mix: Mix, all_options: bool
-    ) -> Maybe:
-        needed = _needed(graph, None if all_options else choices)
+    def option(self, mixed: Mixed, option: int, path: str, inputs: Sequence[Maybe], apply: Apply = call) -> Maybe:
+        """The value of one option of a mixed step."""
+        if _is_zero(mixed, option):
+            return None
+        op, read = mixed.options[option], list(inputs)
+        if mixed.places:
+            read = [inputs[i] for i in mixed.places[option]]
+        if isinstance(op, Graph):
+            return self._graph(op, read, f"{path}.", Walk(None, _nothing_mixed, apply))
+        return self._op(op, path, read, apply)
+
+    def _graph(self, graph: Graph, inputs: Sequence[Maybe], path: str, walk: Walk) -> Maybe:
+        needed = _needed(graph, walk.choices)
         values = list(inputs)
         for number, step in enumerate(graph.steps, start=graph.n_inputs):
             read = [values[i] for i in step.inputs]
             name = f"{path}{step.name}"
+            out: Maybe = None
             if number not in needed:
-                values.append(None)
+                pass
             elif isinstance(step.op, Graph):
-                out = self._graph(step.op, read, f"{name}.", choices, mix, all_options)
-                first = read[0]
-                assert isinstance(first, Tensor)
-                values.append(out if isinstance(out, Tensor) else torch.zeros_like(first))  # a disconnected cell
+                out = self._graph(step.op, read, f"{name}.", walk)
+                if not isinstance(out, Tensor):  # a disconnected cell
+                    first = read[0]
+                    assert isinstance(first, Tensor)
+                    out = torch.zeros_like(first)
             elif isinstance(step.op, Mixed):
-                values.append(mix(step.op, name, read))
+                out = walk.mix(step.op, name, read)
             else:
-                values.append(self._op(step.op, name, read))
+                out = self._op(step.op, name, read, walk.apply)
+            values.append(out)
         return values[graph.output]
 
-    def _option(self, mixed: Mixed, option: int, path: str, inputs: list[Maybe]) -> Maybe:
-        if _is_zero(mixed, option):
-            return None
-        places = mixed.places[option] if mixed.places else range(len(inputs))
-        op, read = mixed.options[option], [inputs[i] for i in places]
-        if isinstance(op, Graph):
-            return self._graph(op, read, f"{path}.", (), _nothing_mixed, True)
-        return self._op(op, path, read)
-
-    def _op(self, op: Op, path: str, inputs: Sequence[Maybe]) -> Maybe:
+    def _op(self, op: Op, path: str, inputs: Sequence[Maybe], apply: Apply) -> Maybe:
         if op.kind == ZERO:
             return None
-        if op.kind == SUM:
-            real = [value for value in inputs if isinstance(value, Tensor)]
-            ghosts = [value.tensor for value in inputs if isinstance(value, Ghost)]
-            return self.operation(path, op)(*real, *ghosts) if real else None
         tensors = [value for value in inputs if isinstance(value, Tensor)]
-        if len(tensors) < len(inputs):
+        if op.kind == SUM and tensors:
+            tensors += [value.tensor for value in inputs if isinstance(value, Ghost)]
+        elif op.kind == SUM or len(tensors) < len(inputs):
             return None
-        return self.operation(path, op)(*tensors)  # type: ignore[no-any-return]
+        return apply(self.operation(path, op), *tensors)
 
-    def _dual_option(self, mixed: Mixed, option: int, path: str, inputs: list[Maybe], tape: Tape) -> Value | None:
-        """The value and tangent of an option that was not chosen."""
-        known = [value for t in inputs if isinstance(t, Tensor) and (value := tape.value(t)) is not None]
-        if _is_zero(mixed, option) or len(known) < len(inputs):
+
+@dataclass(frozen=True)
+class _Place:
+    """A mixed step of a sample that ran: its inputs, and its value, or the zeros in the place of a chosen `none`."""
+
+    mixed: Mixed
+    path: str
+    inputs: tuple[Maybe, ...]
+    value: Tensor
+
+
+class _Path(nn.Module):
+    """A sample's operations, and how they are run."""
+
+    def __init__(self, operations: Sequence[nn.Module], run: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.operations, self.run = nn.ModuleList(operations), run
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits."""
+        return self.run(x)
+
+
+class _Sample:
+    """One path through a supernet, whose mixed steps are watched while it runs [see `autodiff.record.watch`].
+
+    With `all_options` the steps' inputs are watched too, and zeros in the place of every chosen `none`.
+    """
+
+    def __init__(self, supernet: Supernet, choices: Sequence[int], all_options: bool) -> None:
+        self.supernet, self.choices, self.all_options = supernet, choices, all_options
+        self.graph = supernet.space.supernet(choices, supernet.settings)
+        self.places: list[_Place] = []
+        self.names: dict[int, tuple[Tensor, Tensor]] = {}  # by identity: an input, and what it is watched as
+
+    def module(self) -> nn.Module:
+        """The sample as a module of its own, with the parameters on its path and no others."""
+        found: list[nn.Module] = []
+
+        def note(module: nn.Module, *tensors: Tensor) -> Tensor:
+            found.append(module)
+            return tensors[0]
+
+        self._run(torch.empty(0), note)  # computes nothing
+        return _Path(found, self._run)
+
+    def _run(self, x: Tensor, apply: Apply = call) -> Tensor:
+        self.places.clear()
+        self.names.clear()
+        choices = None if self.all_options else self.choices
+
+        def mix(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
+            return self._mix(mixed, path, inputs, apply)
+
+        return self.supernet.run(self.graph, x, Walk(choices, mix, apply))
+
+    def _mix(self, mixed: Mixed, path: str, inputs: list[Maybe], apply: Apply) -> Maybe:
+        chosen = self.choices[mixed.categorical]
+        if self.all_options:
+            inputs = [self._watched(t) for t in inputs]
+        tensors = [t for t in inputs if isinstance(t, Tensor)]
+        if not _is_zero(mixed, chosen):
+            value = self.supernet.option(mixed, chosen, path, inputs, apply)
+            if isinstance(value, Tensor):
+                value = watch(value)
+                self.places.append(_Place(mixed, path, tuple(inputs), value))
+            return value
+        if not (self.all_options and tensors):
             return None
+        zeros = watch(torch.zeros_like(tensors[0]))
+        self.places.append(_Place(mixed, path, tuple(inputs), zeros))
+        return Ghost(zeros)
 
+    def _watched(self, t: Maybe) -> Maybe:
+        """One name for all places that read a value, so that they share what they compute of it."""
+        if not isinstance(t, Tensor):
+            return t
+        if id(t) not in self.names:
+            self.names[id(t)] = (t, watch(t))
+        return self.names[id(t)][1]
+
+    def options(self, place: _Place, tape: Tape) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+        """Every option that has a derivative in a place, with its value and tangent there."""
+        mixed, chosen = place.mixed, self.choices[place.mixed.categorical]
+        if not _is_zero(mixed, chosen):
+            yield chosen, place.value, tape.tangent(place.value)
+        tensors = [t for t in place.inputs if isinstance(t, Tensor)]
+        if not self.all_options or len(tensors) < len(place.inputs):
+            return
+        inputs = [(t, tape.tangent(t)) for t in tensors]
+        for option in range(len(mixed.options)):
+            if option != chosen and not _is_zero(mixed, option):
+                yield option, *self._pushed(mixed, option, place.path, inputs)
+
+    def _pushed(
+        self, mixed: Mixed, option: int, path: str, inputs: list[tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor | None]:
         def function(*tensors: Tensor) -> Tensor:
-            out = self._option(mixed, option, path, list(tensors))
+            out = self.supernet.option(mixed, option, path, tensors)
             assert isinstance(out, Tensor)
             return out
 
-        return dual(function, *known)
+        return push(function, *inputs)
 
 
 def _nothing_mixed(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
@@ -222,24 +334,20 @@ def _is_zero(mixed: Mixed, option: int) -> bool:
 
 def _needed(graph: Graph, choices: Sequence[int] | None) -> set[int]:
     """The values that the output reads, by the chosen options or by any."""
-    needed, todo = set[int](), [graph.output]
-    while todo:
-        number = todo.pop()
-        if number in needed or number < graph.n_inputs:
-            continue
-        needed.add(number)
+
+    def reads(number: int) -> tuple[int, ...]:
+        if number < graph.n_inputs:
+            return ()
         step = graph.steps[number - graph.n_inputs]
         if isinstance(step.op, Mixed) and choices is not None:
-            todo += step.op.choose(choices[step.op.categorical], step.inputs)[1]
-        else:
-            todo += step.inputs
-    return needed
+            return step.op.choose(choices[step.op.categorical], step.inputs)[1]
+        return step.inputs
+
+    return reached([graph.output], reads)
 
 
-def _rate(place: Value, u: Value) -> float:
-    """R{⟨δ, u⟩} = ⟨R{δ}, u⟩ + ⟨δ, R{u}⟩."""
-    total = 0.0
-    for a, b in ((place.delta_dot, u.tensor), (place.delta, u.dot)):
-        if a is not None and b is not None:
-            total += float((a * b).sum())
-    return total
+def _dot(a: Tensor | None, b: Tensor | None) -> float:
+    """⟨a, b⟩; None is zero."""
+    if a is None or b is None:
+        return 0.0
+    return float((a.detach() * b.detach()).sum())

@@ -14,8 +14,7 @@ from initio.data import Data
 from initio.errors import InputError
 from initio.metrics import Options
 from initio.records import Architecture, SearchResult, Settings
-from initio.scores.pool import Job, Progress, sample, score_pool
-from initio.scores.read import read_table
+from initio.scores.pool import ScoringJob, ScoringProgress, pool_table, sample, score_pool
 from initio.scores.store import Store
 from initio.scores.table import ScoreTable
 from initio.searches.base import OnRow
@@ -67,7 +66,7 @@ class Hybrid:
         *,
         rows: Sequence[Settings] = (),
         on_row: OnRow | None = None,
-        on_scoring: Callable[[Progress], None] = lambda progress: None,
+        on_scoring: Callable[[ScoringProgress], None] = lambda progress: None,
         on_training: Callable[[TrainingProgress], None] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> SearchResult:
@@ -90,10 +89,10 @@ class Hybrid:
             on_progress=on_training, on_note=on_note,
         )  # fmt: skip
 
-    def _scores(self, folder: Path, on_scoring: Callable[[Progress], None]) -> ScoreTable:
+    def _scores(self, folder: Path, on_scoring: Callable[[ScoringProgress], None]) -> ScoreTable:
         connected = [arch for arch in sample(self.space, self.pool, self.seed) if self.space.connected(arch)]
         batch = self.data.batch(self.batch_size, self.seed)
-        job = Job(self.space, batch, METRICS, self.network, Options(), self.seed)
+        job = ScoringJob(self.space, batch, METRICS, self.network, Options(), self.seed)
         with Store(folder / "scores.db") as store:
             score_pool(job, connected, store, on_progress=on_scoring)
-            return read_table(store, self.space, pool=connected)
+            return pool_table(job, connected, store)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 
 from initio.errors import InputError
 from initio.files import whole_file
-from initio.records import Architecture, Evaluation
-from initio.spaces import Space, get_space
+from initio.scores.measure import home_of
+from initio.scores.table import ScoreTable
+from initio.spaces import Space
 
 COLUMNS = ("space", "architecture", "canonical", "metric", "seed", "value", "flag", "data", "settings", "version")
 CHUNK = 50_000  # lines that are in memory at once
@@ -26,8 +28,10 @@ def check_export(path: Path) -> None:
         raise InputError(f"scores are exported to a .csv or a .parquet file, not to {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"the folder of {str(path)!r} does not exist")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"{str(path)!r} cannot be written: {'it is a folder' if path.is_dir() else 'no permission'}")
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} cannot be written: it is a folder")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{str(path)!r} cannot be written: no permission")
     if path.suffix == ".parquet":
         try:
             import_module("pyarrow.parquet")
@@ -37,22 +41,30 @@ def check_export(path: Path) -> None:
             ) from None
 
 
-def export(path: Path, space: Space, rows: Iterable[tuple[Architecture, Evaluation]]) -> None:
-    """Writes pairs of an architecture as written and an evaluation of its network; whole or not at all."""
+def export(path: Path, space: Space, table: ScoreTable) -> None:
+    """Writes a table of architectures as written; whole or not at all."""
     check_export(path)
-    lines = (_line(space, written, e) for written, e in rows)
     with whole_file(path) as temporary:
         if path.suffix == ".csv":
-            _write_csv(temporary, lines)
+            _write_csv(temporary, _lines(space, table))
         else:
-            _write_parquet(temporary, lines)
+            _write_parquet(temporary, _lines(space, table))
 
 
-def _line(space: Space, written: Architecture, e: Evaluation) -> tuple[Any, ...]:
-    home = space if e.architecture.space == space.name else get_space(e.architecture.space)
-    settings = json.dumps(dict(e.settings))
-    names = space.format(written), home.format(e.architecture)
-    return (written.space, *names, e.metric, e.seed, e.value, e.flag, e.data, settings, e.version)
+def _lines(space: Space, table: ScoreTable) -> Iterator[tuple[Any, ...]]:
+    """One for each score that was made, with or without a value."""
+    settings = {metric: json.dumps(dict(table.origin(metric).settings)) for metric in table.metrics}
+    for row, written in enumerate(table.architectures):
+        same = space.canonical(written)
+        texts = {True: space.format(written), False: home_of(space, same).format(same)}
+        for metric in table.metrics:
+            made = table.origin(metric)
+            for draw, (seed, data) in enumerate(made.draws):
+                value, flag = float(table.each(metric)[draw, row]), table.flags[metric].get((draw, row), "")
+                if flag or not math.isnan(value):
+                    names = written.space, texts[True], texts[made.counted], metric, seed
+                    number = None if math.isnan(value) else value
+                    yield (*names, number, flag, data, settings[metric], made.version)
 
 
 def _write_csv(path: Path, lines: Iterable[tuple[Any, ...]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,21 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from initio.errors import InputError
-from initio.metrics import METRICS, Options, Value, choose, evaluate
+from initio.metrics import Options, Value, choose, evaluate
 from initio.records import Architecture, Batch
-from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
+from initio.scores.measure import measure
+from initio.scores.notebook import data_frame, html_table
+from initio.spaces import NetworkSettings, parse
+
+ARROWS = {True: "↑", False: "↓"}
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricScore:
     """One metric's values over repeats."""
 
     metric: str
+    higher_is_better: bool
     values: tuple[Value, ...]
 
     @property
@@ -41,24 +46,35 @@ class Score:
     @property
     def spread(self) -> float | None:
         """The standard deviation over repeats, None for a single one."""
-        finite = self.value is not None and math.isfinite(self.value)
-        return float(np.std(self.numbers, ddof=1)) if finite and len(self.numbers) > 1 else None
+        if len(self.numbers) < 2 or self.value is None or math.isinf(self.value):
+            return None
+        return float(np.std(self.numbers, ddof=1))
 
     @property
     def flag(self) -> str:
         """Every reason to doubt or miss a value, each once."""
         return "; ".join(dict.fromkeys(v.flag for v in self.values if v.flag))
 
+    @property
+    def text(self) -> tuple[str, str, str]:
+        """Direction, mean and spread, as people read them."""
+        mean, spread = "none", ""
+        if self.value is not None:
+            mean = f"{self.value:.6g}"
+        if self.spread is not None:
+            spread = f" ± {self.spread:.2g}"
+        return ARROWS[self.higher_is_better], mean, spread
 
-@dataclass(frozen=True)
-class Scores(Mapping[str, Score]):
+
+@dataclass(frozen=True, repr=False)
+class Scores(Mapping[str, MetricScore]):
     """The answer of `score`: a mapping from metric names that prints as a table."""
 
-    scores: tuple[Score, ...]
+    scores: tuple[MetricScore, ...]
     batch: str  # where the batch came from
     seeds: tuple[int, ...]
 
-    def __getitem__(self, name: str) -> Score:
+    def __getitem__(self, name: str) -> MetricScore:
         for score in self.scores:
             if score.metric == name:
                 return score
@@ -70,17 +86,36 @@ class Scores(Mapping[str, Score]):
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """The batch, the seeds, and what the arrows mean."""
+        repeats = ""
+        if len(self.seeds) > 1:
+            repeats = f", seeds {self.seeds[0]} to {self.seeds[-1]}"
+        return f"{self.batch}{repeats}   ↑ larger is better, ↓ smaller is better"
+
+    def __repr__(self) -> str:
         width = max((len(s.metric) for s in self.scores), default=0)
-        lines = []
+        lines = [self.title]
         for s in self.scores:
-            arrow = "↑" if METRICS[s.metric].higher_is_better else "↓"
-            number = "none" if s.value is None else f"{s.value:.6g}"
-            spread = "" if s.spread is None else f" ± {s.spread:.2g}"
-            flag = f"  ({s.flag})" if s.flag else ""
-            lines.append(f"{s.metric:<{width}} {arrow} {number:>12}{spread}{flag}")
-        repeats = f", seeds {self.seeds[0]} to {self.seeds[-1]}" if len(self.seeds) > 1 else ""
-        return "\n".join([f"{self.batch}{repeats}   ↑ larger is better, ↓ smaller is better", *lines])
+            arrow, mean, spread = s.text
+            lines.append(f"{s.metric:<{width}} {arrow} {mean:>12}{spread}" + f"  ({s.flag})" * bool(s.flag))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = ([s.metric, s.text[0], s.text[1] + s.text[2], s.flag] for s in self.scores)
+        return html_table(self.title, ["metric", "", "value", "why doubtful or missing"], rows)
+
+    def to_frame(self) -> Any:
+        """A pandas `DataFrame`: a row for each metric and seed, with value and flag."""
+        values = [value for s in self.scores for value in s.values]
+        columns = {
+            "metric": [s.metric for s in self.scores for _ in self.seeds],
+            "seed": list(self.seeds) * len(self.scores),
+            "value": np.array([v.value for v in values], dtype=np.float64),  # None becomes NaN
+            "flag": [v.flag for v in values],
+        }
+        return data_frame(columns, ["metric", "seed"])
 
 
 def score(
@@ -89,9 +124,9 @@ def score(
     metrics: str | Iterable[str] = "all",
     *,
     options: Options | None = None,
-    settings: NetworkSettings | None = None,
     seed: int = 0,
     repeats: int = 1,
+    **network: Any,
 ) -> Scores:
     """Every metric of a model or an architecture on one batch.
 
@@ -100,10 +135,11 @@ def score(
         batch: a `Batch`, a pair (inputs, labels), or a loader, whose first batch is taken.
         metrics: names, or `all`.
         options: how metrics are measured.
-        settings: how the network of an architecture is built; classes and shape are those of the batch.
-        seed: of the weights of an architecture's network.
+        seed: of the weights of an architecture's network, and of the metrics that draw random numbers on it.
         repeats: how many initialisations are scored. The first one of a module is its own; for the others every layer
             that has `reset_parameters` is drawn again in a copy.
+        network: how the network of an architecture is built, the fields of `NetworkSettings` (channels, cells, norm,
+            ...); its classes and shape are those of the batch.
 
     >>> from initio import noise
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
@@ -113,63 +149,30 @@ def score(
     params ↑           10
     """
     batch = as_batch(batch)
-    seeds = tuple(range(seed, seed + repeats))
     if repeats < 1:
         raise InputError(f"repeats must be at least 1, not {repeats}")
-    names = [metric.name for metric in choose(metrics)]
-    subject = _subject(model)
-    rows = []
-    for number, this in enumerate(seeds):
-        if isinstance(subject, Architecture):
-            rows.append(score_architecture(subject, batch, names, options, settings, this))
-        else:
-            network = materialised(subject, batch)
-            network = network if number == 0 else redrawn(network, this)
-            rows.append(evaluate(network, batch, names, options))
-    return Scores(tuple(Score(n, tuple(row[n] for row in rows)) for n in names), batch.source, seeds)
+    seeds = tuple(range(seed, seed + repeats))
+    chosen = choose(metrics)
+    names = [metric.name for metric in chosen]
+    subject = parse(model) if isinstance(model, str) else model
+    if isinstance(subject, Architecture):
+        size = NetworkSettings(**network)
+        rows = [measure(subject, batch, names, network=size, options=options, seed=this) for this in seeds]
+    elif network:
+        raise InputError(f"{', '.join(network)}: a module has its size already; only architectures are built here")
+    else:
+        rows = [evaluate(drawn, batch, names, options) for drawn in _drawn(subject, batch, seeds)]
+    scores = (MetricScore(m.name, m.higher_is_better, tuple(row[m.name] for row in rows)) for m in chosen)
+    return Scores(tuple(scores), batch.source, seeds)
 
 
-def _subject(model: nn.Module | Architecture | str) -> nn.Module | Architecture:
-    if not isinstance(model, str):
-        return model
-    found = parse(model)
-    if not isinstance(found, Architecture):
-        raise InputError(f"{model!r} is a published cell: build it with initio.build and score the module")
-    return found
-
-
-def score_architecture(
-    arch: Architecture, batch: Batch, metrics: Iterable[str] = ("all",), options: Options | None = None,
-    settings: NetworkSettings | None = None, seed: int = 0,
-) -> dict[str, Value]:  # fmt: skip
-    """Every metric of one architecture for one seed: the boundary that pools call.
-
-    Parameters, FLOPs and layers are counted on the architecture as written, all other metrics on the pruned network.
-    """
-    settings = replace(settings or NetworkSettings(), classes=batch.classes, shape=batch.shape)
-    space = get_space(arch.space)
-    names = [metric.name for metric in choose(metrics)]
-    counted = [name for name in names if name in ("params", "flops", "layers")] if settings.prune else []
-    measured = [name for name in names if name not in counted]
-    values: dict[str, Value] = {}
-    if measured:
-        values |= evaluate(space.build(arch, settings, seed=seed), batch, measured, options)
-    if counted:
-        values |= _counted(space, arch, batch, counted, replace(settings, prune=False))
-    return {name: values[name] for name in names}
-
-
-def _counted(
-    space: Space, arch: Architecture, batch: Batch, names: list[str], settings: NetworkSettings
-) -> dict[str, Value]:
-    """Costs of the architecture as written: from its graph, if it has one, so that nothing is built or run."""
-    if not isinstance(space, GraphSpace) or settings.auxiliary:
-        return evaluate(space.build(arch, settings), batch, names)
-    from initio.networks.cost import count
-
-    graph = space.network(space.check(arch), space.resolve(settings))
-    counts = count(graph, replace(settings, shape=batch.shape)).metrics
-    return {name: Value(counts[name]) for name in names}
+def _drawn(model: nn.Module, batch: Batch, seeds: Iterable[int]) -> Iterator[nn.Module]:
+    """The module itself, then copies with new weights."""
+    _, *others = seeds
+    model = materialised(model, batch)
+    yield model
+    for seed in others:
+        yield redrawn(model, seed)
 
 
 def as_batch(batch: Batch | tuple[Any, Any] | Iterable[Any]) -> Batch:

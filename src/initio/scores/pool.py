@@ -7,35 +7,34 @@ architecture; so whoever is killed, and whenever, the next run goes on with what
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-import warnings
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from initio.autodiff.threads import one_thread
 from initio.errors import InputError
-from initio.records import Architecture, Batch, Evaluation, Scalar, Settings, settings
+from initio.records import Architecture, Batch, Evaluation, Settings, settings
+from initio.scores.measure import home_of, is_cost, measure, subject
+from initio.scores.read import fill
 from initio.scores.store import Store
-from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
+from initio.scores.table import Origin, ScoreTable
+from initio.scores.workers import DEATHS, Answers, LostTasksError, in_process, in_workers
+from initio.spaces import NetworkSettings, Space, parse
 
 if TYPE_CHECKING:
     from initio.metrics import Metric, Options
 
-DEATHS = 3  # of a worker, after which a network is given up
 LARGEST_POOL = 10_000_000  # architectures
-_NETWORK = ("channels", "cells", "classes", "shape", "norm", "init")  # the settings that a scored network has
-_COUNTED = ("channels", "cells", "classes", "shape", "norm")  # those that parameters and FLOPs depend on
+_COUNTED = ("channels", "cells", "classes", "norm")  # the settings that parameters and FLOPs depend on, and the shape
+_HOW = ("memory", "seed")  # options that say how and not what; the seed is the evaluation's own
 
 
 @dataclass(frozen=True)
-class Job:
+class ScoringJob:
     """What is the same for all architectures of a pool.
 
     The weights of repeat r are those of seed + r, for every architecture: they depend on (seed, repeat) alone, never on
@@ -67,55 +66,63 @@ class Job:
         return range(self.seed, self.seed + self.repeats)
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
-        """The metrics in up to two parts: those of the network that is scored for a whole class, and costs."""
+    def parts(self) -> tuple[ScoringPart, ...]:
+        """The metrics in up to two parts: those that are measured, and costs, which need neither data nor a seed."""
         from initio.metrics import choose
 
         chosen = choose(self.metrics)
+        network = self.space.resolve(self.network)
+        size = {"shape": "x".join(map(str, network.shape))} | {name: getattr(network, name) for name in _COUNTED}
+        options = {name: value for name, value in asdict(self.options).items() if name not in _HOW}
+        how = settings(**size, **options, init=network.init, batch_size=len(self.batch))
+        measured = tuple(metric for metric in chosen if not is_cost(metric))
         costs = tuple(metric for metric in chosen if is_cost(metric))
-        others = tuple(metric for metric in chosen if not is_cost(metric))
         parts = (
-            Part(others, self.batch.fingerprint, tuple(self.seeds), as_written=False),
-            Part(costs, "", (0,), as_written=True),
+            ScoringPart(measured, self.batch.fingerprint, tuple(self.seeds), how),
+            ScoringPart(costs, "", (0,), settings(**size)),
         )
         return tuple(part for part in parts if part.metrics)
 
 
 @dataclass(frozen=True)
-class Part:
-    """Metrics that share a network, data and seeds.
-
-    Costs are of the architecture as it is written, dead operations included, as published tables have them; they need
-    neither data nor a seed. All else is measured on the canonical representative.
-    """
+class ScoringPart:
+    """Metrics that are stored under the same data, seeds and settings."""
 
     metrics: tuple[Metric, ...]
-    data: str
+    data: str  # fingerprint of the batch, empty for costs
     seeds: tuple[int, ...]
-    as_written: bool
+    how: Settings  # of the network and of the metrics
 
-    def architecture(self, space: Space, arch: Architecture) -> Architecture:
-        """Whose network is measured."""
-        return arch if self.as_written else space.canonical(arch)
+    @property
+    def counted(self) -> bool:
+        """Whether these are costs, counted on the architecture as written."""
+        return self.data == ""
 
-    def settings(self, job: Job, arch: Architecture) -> Settings:
-        """All that a stored value depends on beside architecture, data and seed."""
-        network = network_settings(job, arch)
-        if self.as_written:
-            return _settings(network, _COUNTED, {})
-        options: dict[str, Scalar] = {**asdict(job.options), "batch_size": len(job.batch)}
-        for name in ("memory", "seed"):  # how, not what; and the seed is the evaluation's own
-            options.pop(name)
-        return _settings(network, _NETWORK, options)
+    @property
+    def settings(self) -> Settings:
+        """All that a value depends on beside architecture, data and seed; of a measured one, whose roundings it has."""
+        if self.counted:
+            return self.how
+        return settings(**dict(self.how), threads=1, arithmetic=arithmetic(dict(self.how)["dtype"]))
+
+    @property
+    def origin(self) -> Origin:
+        """The same as a table of scores says it, but for the source of the data and the metric's version."""
+        return Origin(self.settings, draws=tuple((seed, self.data) for seed in self.seeds))
 
 
-def is_cost(metric: Metric) -> bool:
-    """Whether the metric counts what an architecture costs."""
-    return "counting" in metric.needs
+def arithmetic(dtype: object) -> str:
+    """Whose roundings the values of a pool have; the compiled kernels know float32 alone."""
+    from initio.autodiff import fused
+
+    if dtype != "float32":
+        return "torch"
+    with one_thread():
+        return fused.arithmetic()
 
 
 @dataclass(frozen=True)
-class Task:
+class ScoringTask:
     """What is missing of one architecture: metrics and seeds of one part of the job."""
 
     architecture: Architecture
@@ -125,7 +132,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ScoringProgress:
     """How far a phase of a run is: first costs are counted, then networks are scored."""
 
     phase: str  # "counting" or "scoring"
@@ -138,15 +145,16 @@ class Progress:
     @property
     def rate(self) -> float:
         """Architectures a second."""
-        return self.done / self.seconds if self.seconds > 0 else 0.0
+        if self.seconds == 0:
+            return 0.0
+        return self.done / self.seconds
 
     @property
     def left(self) -> float | None:
         """Seconds to the end, None as long as nobody can tell."""
-        return (self.total - self.done) / self.rate if self.done else None
-
-
-Results = Iterator[tuple[int, list[Evaluation]]]  # restarts so far, and what one task gave
+        if self.rate == 0:
+            return None
+        return (self.total - self.done) / self.rate
 
 
 # --- which architectures -----------------------------------------------------
@@ -162,6 +170,7 @@ def everything(space: Space) -> Iterator[Architecture]:
 def sample(space: Space, count: int, seed: int) -> list[Architecture]:
     """The first `count` different architectures that the seed draws; of more than half a space, a choice from the list.
 
+    >>> from initio.spaces import get_space
     >>> [arch.choices for arch in sample(get_space("nb201"), 2, seed=0)]
     [(3, 3, 0, 2, 4, 3), (3, 2, 3, 2, 4, 1)]
     """
@@ -192,10 +201,7 @@ def read_architectures(path: Path, space: Space) -> list[Architecture]:
     for number, line in enumerate(lines, start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:
-                arch = parse(line)
-                if not isinstance(arch, Architecture):
-                    raise InputError(f"the published cell lies outside the space {space.name}")
-                found[space.check(arch)] = None
+                found[space.check(parse(line))] = None
             except InputError as error:
                 raise InputError(f"line {number} of {str(path)!r}: {error}") from None
     if not found:
@@ -207,13 +213,13 @@ def read_architectures(path: Path, space: Space) -> list[Architecture]:
 
 
 def score_pool(
-    job: Job,
+    job: ScoringJob,
     architectures: Iterable[Architecture],
     store: Store,
     *,
     workers: int = 1,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> tuple[Progress, ...]:
+    on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
+) -> tuple[ScoringProgress, ...]:
     """Scores what the store lacks of these architectures; running it again goes on where it stopped.
 
     Returns how each phase ended: counting, if a metric is a cost, and scoring, if one is not.
@@ -223,210 +229,105 @@ def score_pool(
     store.describe(job.batch)
     tasks, known = missing(job, architectures, store)
     ended = []
-    for number, part in sorted(enumerate(job.parts), key=lambda item: not item[1].as_written):
+    for number, part in sorted(enumerate(job.parts), key=lambda item: not item[1].counted):
         mine = [task for task in tasks if task.part == number]
-        progress = Progress("counting" if part.as_written else "scoring", 0, len(mine), known[number])
-        alone = workers == 1 or part.as_written  # counting is too quick to be sent anywhere
-        results = _in_process(job, mine) if alone else _in_workers(job, mine, workers)
-        ended.append(_collect(results, progress, store, on_progress))
+        if part.counted:  # too quick to be sent anywhere
+            progress = ScoringProgress("counting", 0, len(mine), known[number])
+            answers = in_process(partial(run_task, job), mine)
+        else:
+            progress = ScoringProgress("scoring", 0, len(mine), known[number])
+            answers = _scored(job, mine, workers)
+        ended.append(_collect(answers, progress, store, on_progress))
     return tuple(ended)
 
 
-def _collect(results: Results, progress: Progress, store: Store, on_progress: Callable[[Progress], None]) -> Progress:
+def _scored(job: ScoringJob, tasks: list[ScoringTask], workers: int) -> Answers[list[Evaluation]]:
+    work = partial(run_task, job)
+    if workers == 1:
+        yield from in_process(work, tasks)
+        return
+    try:
+        yield from in_workers(work, tasks, workers)
+    except LostTasksError as lost:
+        arch = tasks[lost.numbers[0]].architecture
+        raise InputError(
+            f"{len(lost.numbers)} of {len(tasks)} networks could not be scored, because a worker died of each "
+            f"{DEATHS} times: the first is {home_of(job.space, arch).format(arch)}; perhaps memory ran out, so try "
+            f"fewer workers or a smaller batch (all other scores are kept)"
+        ) from None
+
+
+def _collect(
+    answers: Answers[list[Evaluation]],
+    progress: ScoringProgress,
+    store: Store,
+    on_progress: Callable[[ScoringProgress], None],
+) -> ScoringProgress:
     start = time.perf_counter()
     on_progress(progress)
-    for restarts, evaluations in results:
-        store.put(evaluations)
-        done = progress.done + bool(evaluations)
+    for restarts, evaluations in answers:
+        done = progress.done
+        if evaluations is not None:
+            store.put(evaluations)
+            done += 1
         progress = replace(progress, done=done, seconds=time.perf_counter() - start, restarts=restarts)
         on_progress(progress)
     return progress
 
 
-def missing(job: Job, architectures: Iterable[Architecture], store: Store) -> tuple[list[Task], list[int]]:
+def missing(
+    job: ScoringJob, architectures: Iterable[Architecture], store: Store
+) -> tuple[list[ScoringTask], list[int]]:
     """The tasks that remain, each network once, and for each part how many networks need nothing any more."""
-    tasks: list[Task] = []
-    seen: set[tuple[int, Architecture]] = set()
-    keys: dict[tuple[int, str], Settings] = {}
+    tasks: list[ScoringTask] = []
     complete = [0] * len(job.parts)
+    keys = [part.settings for part in job.parts]
+    seen: set[tuple[int, Architecture]] = set()
     for written in architectures:
         for number, part in enumerate(job.parts):
-            arch = part.architecture(job.space, written)
+            arch = subject(job.space, written, counted=part.counted)
             if (number, arch) in seen:
                 continue
             seen.add((number, arch))
-            if (number, arch.space) not in keys:  # they depend on the space, not on the architecture
-                keys[number, arch.space] = part.settings(job, arch)
-            known = store.known(arch, keys[number, arch.space], part.data)
+            known = store.known(arch, keys[number], part.data)
             lacks = {(m.name, s) for m in part.metrics for s in part.seeds if (m.name, m.version, s) not in known}
             if lacks:
                 names = tuple(m.name for m in part.metrics if any((m.name, s) in lacks for s in part.seeds))
                 seeds = tuple(s for s in part.seeds if any((m.name, s) in lacks for m in part.metrics))
-                tasks.append(Task(arch, number, names, seeds))
+                tasks.append(ScoringTask(arch, number, names, seeds))
             complete[number] += not lacks
     return tasks, complete
 
 
-def run_task(job: Job, task: Task) -> list[Evaluation]:
+def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
     """The evaluations of one architecture."""
     part, arch = job.parts[task.part], task.architecture
+    space, network = home_of(job.space, arch), job.space.resolve(job.network)
     versions = {metric.name: metric.version for metric in part.metrics}
-    values = part.settings(job, arch)
-    return [
-        Evaluation(arch, name, value, seed, flag, values, part.data, versions[name])
-        for seed in task.seeds
-        for name, (value, flag) in _measure(job, part, arch, task.metrics, seed).items()
-    ]
-
-
-def _measure(
-    job: Job, part: Part, arch: Architecture, metrics: tuple[str, ...], seed: int
-) -> dict[str, tuple[float | None, str]]:
-    from initio.metrics import evaluate
-
-    space, network = space_of(job, arch), network_settings(job, arch)
-    if part.as_written and isinstance(space, GraphSpace):
-        return _counted(space, arch, replace(network, prune=False), metrics)
-    model = space.build(arch, replace(network, prune=not part.as_written), seed=seed)
-    values = evaluate(model, job.batch, metrics, replace(job.options, seed=seed))
-    return {name: (value.value, value.flag) for name, value in values.items()}
-
-
-def _counted(
-    space: GraphSpace, arch: Architecture, network: NetworkSettings, metrics: tuple[str, ...]
-) -> dict[str, tuple[float | None, str]]:
-    """Costs from the graph: no weights are drawn and nothing is run."""
-    from initio.networks.cost import count
-
-    counts = count(space.network(arch, network), network).metrics
-    return {name: (counts[name], "") for name in metrics}
-
-
-def space_of(job: Job, arch: Architecture) -> Space:
-    """The job's space, or the larger one that a canonical architecture lies in."""
-    return job.space if arch.space == job.space.name else get_space(arch.space)
-
-
-def network_settings(job: Job, arch: Architecture) -> NetworkSettings:
-    """The job's, with the width and the number of cells spelled out."""
-    space = space_of(job, arch)
-    return space.resolve(job.network) if isinstance(space, GraphSpace) else job.network
-
-
-def _settings(network: NetworkSettings, names: tuple[str, ...], options: dict[str, Scalar]) -> Settings:
-    values = {item.name: getattr(network, item.name) for item in fields(network) if item.name in names}
-    values["shape"] = "x".join(map(str, network.shape))
-    return settings(**values, **options)
-
-
-# --- where the work is done -----------------------------------------------------
-
-
-def _in_process(job: Job, tasks: list[Task]) -> Results:
-    with _one_thread():
-        for task in tasks:
-            yield 0, run_task(job, task)
-
-
-def _in_workers(job: Job, tasks: list[Task], workers: int) -> Results:
-    """loky gives up when a worker dies: go on with the others, then try those that were under way one by one."""
-    from joblib.externals.loky.process_executor import BrokenProcessPool
-
-    waiting, alone = deque(range(len(tasks))), deque[int]()
-    deaths, restarts = Counter[int](), 0
-    while waiting or alone:
-        source = waiting or deque([alone.popleft()])
-        running: set[int] = set()
-        results = _parallel(job, tasks, source, running, workers)
-        try:
-            for number, evaluations in results:
-                running.remove(number)
-                yield restarts, evaluations
-        except BrokenProcessPool:
-            restarts += 1
-            deaths.update(running)
-            alone.extend(number for number in sorted(running) if deaths[number] < DEATHS)
-            yield restarts, []
-        finally:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # joblib regrets work that is thrown away when we stop early
-                results.close()
-    if lost := sorted(number for number, count in deaths.items() if count >= DEATHS):
-        arch = tasks[lost[0]].architecture
-        raise InputError(
-            f"{len(lost)} of {len(tasks)} networks could not be scored, because a worker died of each {DEATHS} times: "
-            f"the first is {space_of(job, arch).format(arch)}; perhaps memory ran out, so try fewer workers or a "
-            f"smaller batch (all other scores are kept)"
-        )
-
-
-def _parallel(
-    job: Job, tasks: list[Task], source: deque[int], running: set[int], workers: int
-) -> Generator[tuple[int, list[Evaluation]], None, None]:
-    """Sends out the tasks numbered in `source`, noting in `running` those that were sent."""
-    from joblib import Parallel, delayed
-
-    def feed() -> Iterator[Any]:
-        while source:
-            number = source.popleft()
-            running.add(number)
-            yield delayed(_worker)(job, number, tasks[number])
-
-    parallel = Parallel(
-        workers,
-        backend="loky",
-        return_as="generator_unordered",
-        batch_size=1,
-        max_nbytes=None,  # no temporary files, which a kill would leave behind
-        initializer=_end_with,
-        initargs=(os.getpid(),),
-    )
-    results: Generator[tuple[int, list[Evaluation]], None, None] = parallel(feed())
-    return results
-
-
-def _worker(job: Job, number: int, task: Task) -> tuple[int, list[Evaluation]]:
-    with _one_thread():
-        return number, run_task(job, task)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Several threads would be slower, and would add in another order."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _end_with(parent: int) -> None:
-    """A worker must not outlive the process that started it, even if that one is killed."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    made = part.settings
+    out = []
+    for seed in task.seeds:
+        values = measure(
+            arch, job.batch, task.metrics, space=space, network=network, options=job.options, seed=seed
+        )  # fmt: skip
+        for name, found in values.items():
+            out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))
+    return out
 
 
 # --- reading the scores of a pool -----------------------------------------------------
 
 
-def rows(job: Job, architectures: Iterable[Architecture], store: Store) -> Iterator[tuple[Architecture, Evaluation]]:
-    """For each architecture of the pool, in order, what the store has of it.
-
-    The architecture of an `Evaluation` is the representative that was measured.
-    """
-    for written in architectures:
-        for part in job.parts:
-            arch = part.architecture(job.space, written)
-            found = store.of(arch, part.settings(job, arch), part.data)
-            for metric in part.metrics:
-                for seed in part.seeds:
-                    if evaluation := found.get((metric.name, metric.version, seed)):
-                        yield written, evaluation
+def pool_table(job: ScoringJob, architectures: Iterable[Architecture], store: Store) -> ScoreTable:
+    """What the store has of these architectures, as written and in order, made exactly as the job makes it."""
+    pairs = [(arch, job.space.canonical(arch)) for arch in dict.fromkeys(architectures)]
+    among = dict.fromkeys(arch for pair in pairs for arch in pair)
+    spaces = sorted({arch.space for arch in among})
+    wanted = {}
+    for part in job.parts:
+        number = store.number(part.settings)
+        origin = replace(part.origin, source=job.batch.source)
+        for metric in part.metrics:
+            keys = frozenset((space, number, part.data, metric.name, metric.version) for space in spaces)
+            wanted[metric.name] = replace(origin, version=metric.version), keys
+    return fill(store, wanted, among).spread(pairs)

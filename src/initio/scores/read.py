@@ -7,17 +7,19 @@ version of the metric) are draws of one quantity: their mean is a better score, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture
-from initio.scores.store import UNRECORDED, Group, Store
+from initio.scores.store import UNRECORDED, Group, Key, Store
 from initio.scores.table import Draw, Flags, Origin, ScoreTable
 from initio.spaces import Space
 
 Chosen = dict[str, list[Group]]  # for each metric, groups that differ in the batch alone
+Wanted = Mapping[str, tuple[Origin, frozenset[Key]]]  # for each metric, how it was made and where it is
 Found = tuple[int, Draw, float | None, str]  # row, draw, value, flag
 
 
@@ -55,23 +57,29 @@ def read_all(
     metrics: Iterable[str] = (),
 ) -> ScoreTable:
     """Every architecture that has a score, as the store has it: costs and networks stand in rows of their own."""
-    return fill(store, choose(store.groups(), space, where or {}, metrics, home=home))
+    chosen = choose(store.groups(), space, where or {}, metrics, home=home)
+    wanted = {metric: (_origin(groups), frozenset(group.key for group in groups)) for metric, groups in chosen.items()}
+    return fill(store, wanted)
 
 
-def fill(store: Store, chosen: Chosen, among: Iterable[Architecture] | None = None) -> ScoreTable:
-    """The values of these groups, of all architectures or `among` some."""
-    metric_of = {group.key: metric for metric, groups in chosen.items() for group in groups}
+def _origin(groups: Sequence[Group]) -> Origin:
+    return Origin(groups[0].settings, groups[0].source, groups[0].version)
+
+
+def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = None) -> ScoreTable:
+    """The values under these keys, of all architectures or `among` some; where an origin names draws, those alone."""
+    metric_of = {key: metric for metric, (_, keys) in wanted.items() for key in keys}
     row_of: dict[tuple[str, str], int] = {}  # an architecture by its texts, which are quick to compare
-    found: dict[str, list[Found]] = {metric: [] for metric in chosen}
+    found: dict[str, list[Found]] = {metric: [] for metric in wanted}
     for key, choices, seed, value, flag in store.rows({key[0] for key in metric_of}, among):
         if key in metric_of:
             row = row_of.setdefault((key[0], choices), len(row_of))
             found[metric_of[key]].append((row, (seed, key[2]), value, flag))
     columns, flags, origins = {}, {}, {}
-    for metric, groups in chosen.items():
-        draws = sorted({draw for _, draw, _, _ in found[metric]})
+    for metric, (origin, _) in wanted.items():
+        draws = origin.draws or tuple(sorted({draw for _, draw, _, _ in found[metric]}))
         columns[metric], flags[metric] = _column(found[metric], draws, len(row_of))
-        origins[metric] = Origin(groups[0].settings, groups[0].source, groups[0].version, tuple(draws))
+        origins[metric] = replace(origin, draws=draws)
     return ScoreTable.of((store.architecture(*texts) for texts in row_of), columns, flags, origins)
 
 
@@ -80,9 +88,9 @@ def _column(found: Sequence[Found], draws: Sequence[Draw], rows: int) -> tuple[n
     column = np.full((len(draws), rows), np.nan)
     flags = {}
     for row, draw, value, flag in found:
-        if value is not None:
+        if draw in place and value is not None:
             column[place[draw], row] = value
-        if flag:
+        if draw in place and flag:
             flags[place[draw], row] = flag
     return column, flags
 

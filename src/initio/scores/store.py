@@ -241,15 +241,11 @@ class Store:
             )
             return {(metric, version, seed) for metric, version, seed in rows}
 
-    def of(self, arch: Architecture, values: Settings, data: str) -> dict[Known, Evaluation]:
-        """What the store has of this architecture, by (metric, version, seed)."""
+    def number(self, values: Settings) -> int:
+        """By which the store knows these settings; 0 if it does not."""
         with self._sentences():
-            rows = self._db.execute(
-                f"{_ROWS} WHERE scores.space = ? AND scores.choices = ? AND scores.data = ? AND settings.text = ?",
-                (arch.space, _choices_text(arch), data, _settings_text(values)),
-            )
-            found = [self._evaluation(row) for row in rows]
-        return {(e.metric, e.version, e.seed): e for e in found}
+            found = self._db.execute("SELECT id FROM settings WHERE text = ?", (_settings_text(values),)).fetchone()
+        return int(found[0]) if found else 0
 
     def evaluations(self) -> Iterator[Evaluation]:
         """All scores, in the order of their keys: the same order for the same scores, however they were written."""

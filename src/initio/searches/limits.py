@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from initio.autodiff.threads import one_thread
 from initio.records import Architecture
 from initio.spaces import GraphSpace, NetworkSettings
 
@@ -84,13 +85,8 @@ def forward_seconds(space: GraphSpace, arch: Architecture, network: NetworkSetti
 
     model = space.build(arch, network, seed=0).eval()
     x = torch.randn(1, *network.shape, generator=torch.Generator().manual_seed(0))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.inference_mode():
-            return median([_timed(model, x) for _ in range(WARM_UP + PASSES)][WARM_UP:])
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.inference_mode():
+        return median([_timed(model, x) for _ in range(WARM_UP + PASSES)][WARM_UP:])
 
 
 def _timed(model: Callable[[object], object], x: object) -> float:

@@ -1,10 +1,13 @@
-"""Search spaces: SPACES, the one list; and reading an architecture in any of their notations."""
+"""Search spaces: SPACES, the one list; reading an architecture in any of their notations, and building it."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from initio.errors import InputError, did_you_mean
+from initio import plugins
+from initio.errors import InputError
 from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture, from_json
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes, Space
@@ -15,7 +18,11 @@ from initio.spaces.mlp import mlp_space
 from initio.spaces.nb1shot1 import NB1SHOT1_S1, NB1SHOT1_S2, NB1SHOT1_S3
 from initio.spaces.nb101 import NB101
 from initio.spaces.nb201 import NB201
-from initio.spaces.zoo import ZOO
+from initio.spaces.published import ZOO
+from initio.spaces.zoo import ZOO_SPACE
+
+if TYPE_CHECKING:
+    from torch import nn
 
 MLP_DEPTH = 10  # of the space called plainly `mlp`, as in Eigen-NAS
 
@@ -26,12 +33,16 @@ SPACES: dict[str, GraphSpace] = {
     "nb1shot1-s2": NB1SHOT1_S2,
     "nb1shot1-s3": NB1SHOT1_S3,
     "darts": DARTS,
+    "zoo": ZOO_SPACE,
     "mlp": mlp_space(MLP_DEPTH),
 }
 
 
-def get_space(name: str) -> GraphSpace:
-    """The space of this name; `mlp-7` is the `mlp` space of depth 7.
+def get_space(name: str) -> Space:
+    """The space of this name; `mlp-7` is the `mlp` space of depth 7, `package.module:Name` one of your own.
+
+    A space from outside is renamed: the name by which it was found, then a digest of its decisions. So an architecture
+    knows where its space comes from, in another process too, and is refused when the decisions have changed since.
 
     >>> get_space("nb102")
     Traceback (most recent call last):
@@ -41,55 +52,99 @@ def get_space(name: str) -> GraphSpace:
         return SPACES[name]
     if match := re.fullmatch(r"mlp-([0-9]{1,4})", name):
         return mlp_space(int(match[1]))
-    raise InputError(f"there is no search space {name!r}: {did_you_mean(name, list(SPACES))}")
+    name, asked = _split(name)
+    found = plugins.find("spaces", name, SPACES)
+    if not isinstance(found, Space):
+        raise InputError(f"{name} must be a space, as initio.space makes it, not {type(found).__name__}")
+    if asked not in ("", f"-{found.digest}"):
+        raise InputError(f"the decisions of {name} have changed since {name}{asked} was written")
+    return replace(found, name=f"{name}-{found.digest}")
 
 
-def parse(text: str) -> Architecture | Genotype:
-    """An architecture in any known notation, or a published cell by name.
+def graph_space(name: str) -> GraphSpace:
+    """The space of this name, which must describe its networks as graphs, as all of Initio's own do."""
+    found = get_space(name)
+    if not isinstance(found, GraphSpace):
+        raise InputError(f"{name} has a builder of its own: this needs a space whose networks are graphs")
+    return found
 
-    - a name of the zoo: `darts_v2`, `nasnet`; it gives an `Architecture` when the cell lies in the `darts` space, else
-      its `Genotype`
+
+def parse(text: str) -> Architecture:
+    """An architecture in any known notation.
+
+    - a published cell by name: `darts_v2`, `nasnet`
     - a NAS-Bench-201 string `|nor_conv_3x3~0|+...`
     - `ModelSpec(matrix=..., ops=...)` or JSON with `matrix` and `ops`: NAS-Bench-101
-    - `Genotype(...)`: DARTS; a `Genotype` where the cell lies outside the space
-    - `mlp:relu,tanh;skips=1` and `nb1shot1-s1:...`
+    - `Genotype(...)`: of `darts`, or of `zoo` where the cells lie outside that space
+    - `mlp:relu,tanh;skips=1`, `nb1shot1-s1:...`, `package.module:Name:...`: the name of the space comes first
     - the JSON of an `Architecture`
 
-    >>> parse("darts_v2").space
-    'darts'
+    >>> parse("darts_v2").space, parse("nasnet").space
+    ('darts', 'zoo')
     """
     text = text.strip()
     if not text:
         raise InputError("the architecture is empty")
-    if text in ZOO:
-        return _zoo(ZOO[text])
     if text.startswith("{") and '"initio"' in text:
         arch = from_json(Architecture, text, where="the architecture")
         return get_space(arch.space).check(arch)
-    if text.startswith(DARTS.notations):
-        return _zoo(Genotype.parse(text))
-    return _space_by_notation(text).parse(text)
-
-
-def _zoo(genotype: Genotype) -> Architecture | Genotype:
-    try:
-        return DARTS.from_genotype(genotype)
-    except InputError:
-        return genotype
-
-
-def _space_by_notation(text: str) -> GraphSpace:
-    prefix = text.partition(":")[0]
-    if prefix in SPACES or prefix.startswith("mlp-"):
-        return get_space(prefix)
+    if text in ZOO:
+        text = str(ZOO[text])
+    if named := _named(text):
+        return named.parse(text)
+    error = None
     for own in SPACES.values():
         if text.startswith(own.notations):
-            return own
-    shown = text if len(text) <= 60 else text[:57] + "..."
+            try:
+                return own.parse(text)
+            except InputError as why:
+                error = error or why
+    if error:
+        raise error
+    shown = text
+    if len(text) > 60:
+        shown = text[:57] + "..."
     raise InputError(
         f"{shown!r} is not an architecture: give an nb201 string, Genotype(...), ModelSpec(...), mlp:..., "
         f"or a published cell ({', '.join(ZOO)})"
     )
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Takes the digest off the name of a space from outside: `package.module:Name-0f3a9c`."""
+    match = re.search(r"-[0-9a-f]{6}$", name)
+    if match is None:
+        return name, ""
+    return name[: match.start()], match[0]
+
+
+def _named(text: str) -> Space | None:
+    """The space whose name the text begins with: `mlp:...`, `package.module:Name-0f3a9c:...`."""
+    first, *rest = text.split(":", 2)
+    if first in SPACES or first.startswith("mlp-"):
+        return get_space(first)
+    if len(rest) == 2 and plugins.is_path(f"{first}:{_split(rest[0])[0]}"):
+        return get_space(f"{first}:{rest[0]}")
+    if rest and _split(first)[0] in plugins.announced("spaces"):
+        return get_space(first)
+    return None
+
+
+def build(arch: Architecture | str, *, seed: int = 0, **network: Any) -> nn.Module:
+    """The network of an architecture, or of its text, as a plain PyTorch module.
+
+    Args:
+        arch: an architecture, or the text or name of one.
+        seed: of the weights.
+        network: the fields of `NetworkSettings`: channels, cells, classes, shape, norm, init, ...
+
+    >>> model = build("darts_v2", channels=4, cells=3, shape=(1, 28, 28))
+    >>> type(model.classifier).__name__
+    'Linear'
+    """
+    if isinstance(arch, str):
+        arch = parse(arch)
+    return get_space(arch.space).build(arch, NetworkSettings(**network), seed=seed)
 
 
 __all__ = [
@@ -101,6 +156,7 @@ __all__ = [
     "NB201",
     "SPACES",
     "ZOO",
+    "ZOO_SPACE",
     "Cell",
     "CustomSpace",
     "Decision",
@@ -111,7 +167,9 @@ __all__ = [
     "Size",
     "Sizes",
     "Space",
+    "build",
     "get_space",
+    "graph_space",
     "mlp_space",
     "parse",
     "space",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
 import math
@@ -19,6 +20,8 @@ from initio.report.cells import Edge as Edge
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from initio.networks.cost import NetworkCost
 
 MAX_DRAWS = 1_000_000
 
@@ -111,7 +114,25 @@ class Space(ABC):
         """The options of `relaxation` that an architecture uses, as (categorical, option)."""
         return tuple(enumerate(arch.choices))
 
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """The same settings with the space's own width and number of cells where none are given, if it has them."""
+        return settings
+
+    def cost(self, arch: Architecture, settings: NetworkSettings) -> NetworkCost:
+        """What the network costs, counted on one input."""
+        from initio.networks.cost import count_built
+
+        return count_built(self.build(arch, settings), settings.shape)
+
     # --- what follows from the decisions -------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """Six letters that change with the decisions."""
+        return hashlib.sha256(repr(self._identity()).encode()).hexdigest()[:6]
+
+    def _identity(self) -> object:
+        return self.decisions, ()
 
     def architecture(self, *choices: int) -> Architecture:
         """The architecture with these choices, checked."""
@@ -231,6 +252,12 @@ class GraphSpace(Space):
         Its name is a path of step names; those of cells come second.
         """
         return any(step.startswith(self.chosen) for step in parameter.split(".")[1:])
+
+    def cost(self, arch: Architecture, settings: NetworkSettings) -> NetworkCost:
+        """The sum over the graph's operations; nothing is built."""
+        from initio.networks.cost import count
+
+        return count(self.network(self.check(arch), settings), settings)
 
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """The same settings with the space's own width and number of cells where none are given."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError, did_you_mean
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 RESERVED = set(":,=\n")
+TOLD = ("shape", "classes")  # of the data, that a builder may ask for
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,13 @@ class CustomSpace(Space):
     builder: Callable[..., nn.Module] = field(repr=False)
     values: tuple[tuple[Any, ...], ...] = field(repr=False)  # what the builder gets, for each decision's options
 
+    def _identity(self) -> object:
+        return self.decisions, [[type(value).__name__ for value in row] for row in self.values]
+
     def parse(self, text: str) -> Architecture:
-        """Reads `name:kernel=3,width=64`; every choice must be named once."""
-        name, _, rest = text.strip().partition(":")
-        if name != self.name:
+        """Reads `name:kernel=3,width=64`; every choice must be named once, the name's digest may be left out."""
+        name, _, rest = text.strip().rpartition(":")
+        if name not in (self.name, self.name.removesuffix(f"-{self.digest}")):
             raise InputError(f"an architecture of {self.name} begins with '{self.name}:', not {name!r}")
         given: dict[str, str] = {}
         for part in rest.split(","):
@@ -67,16 +71,25 @@ class CustomSpace(Space):
         self.check(arch)
         return {d.name: v[c] for d, v, c in zip(self.decisions, self.values, arch.choices, strict=True)}
 
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """The same settings: a width or a number of cells would have no effect, and are refused."""
+        if settings.channels is not None or settings.cells is not None:
+            raise InputError(f"{self.name} builds its own networks: make width and depth choices of the space")
+        return settings
+
     def build(self, arch: Architecture, settings: NetworkSettings | None = None, *, seed: int = 0) -> nn.Module:
         """Calls the builder with torch's generator seeded, and puts the generator back as it was.
 
-        `settings` do not apply: the size of the network is the builder's own affair.
+        Of the settings it is told `shape` and `classes`, if it has arguments of these names that are no choices; all
+        else is the builder's own affair.
         """
         import torch
 
+        choices, settings = self.choices_of(arch), settings or NetworkSettings()
+        told = {name: getattr(settings, name) for name in signature(self.builder).parameters if name in TOLD}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = self.builder(**self.choices_of(arch))
+            module = self.builder(**told | choices)
         if not isinstance(module, torch.nn.Module):
             raise InputError(f"the builder of {self.name} must return a torch.nn.Module, not {type(module).__name__}")
         return module
@@ -88,7 +101,8 @@ def space(name: str, builder: Callable[..., nn.Module], /, **choices: Iterable[A
     Args:
         name: a name of your own. It is followed by a digest of the choices, so that two spaces of one name but
             different choices never share a score; give another name when the builder changes.
-        builder: called with one value for each choice, by name; returns a `torch.nn.Module`.
+        builder: called with one value for each choice, by name; returns a `torch.nn.Module`. If it has arguments
+            `shape` and `classes`, it gets the shape of an input and the number of outputs.
         choices: for each name the values to choose from.
 
     >>> own = space("tiny", lambda kernel, width: None, kernel=[3, 5], width=[16, 32, 64])
@@ -127,9 +141,8 @@ def _custom(
 ) -> CustomSpace:
     if not name or RESERVED & set(name):
         raise InputError(f"the name of a space must be a word without ':', ',' and '=', not {name!r}")
-    kinds = [[type(value).__name__ for value in row] for row in values]
-    digest = hashlib.sha256(repr((decisions, kinds)).encode()).hexdigest()[:6]
-    return CustomSpace(f"{name}-{digest}", f"{name}: your own choices", decisions, builder, values)
+    unnamed = CustomSpace("", f"{name}: your own choices", decisions, builder, values)
+    return replace(unnamed, name=f"{name}-{unnamed.digest}")
 
 
 def _values(name: str, given: Iterable[Any]) -> tuple[Any, ...]:

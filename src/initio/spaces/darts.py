@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from initio.errors import InputError
 from initio.networks.graphs import CONCAT as CONCATENATE
 from initio.networks.graphs import IDENTITY, SUM, Graph, Mixed, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, GraphSpace, Size, Sizes
-from initio.spaces.genotype import LARGE, Genotype, begin_cell, edge_op, stack
+from initio.spaces.base import Decision
+from initio.spaces.genotype import Genotype, GenotypeSpace, begin_cell, edge_op, pairs_of, stack
 
 OPS = (
     "max_pool_3x3",
@@ -31,37 +31,25 @@ EDGES = tuple((source, node) for node in range(NODES) for source in range(node +
 
 
 @dataclass(frozen=True)
-class DartsSpace(GraphSpace):
+class DartsSpace(GenotypeSpace):
     """For each node: which two of the earlier outputs it reads, and one of 7 operations on either.
 
     >>> f"{DARTS.count():.4g}"
     '1.077e+18'
     """
 
-    sizes = Sizes(Size(36, 20), scoring=Size(8, 8, 16), training=Size(4, 5))
-    notations = ("Genotype",)
     one_shot = prunable = True
-    chosen = ("node_",)
-
-    def parse(self, text: str) -> Architecture:
-        """Reads `Genotype(...)` text; the two edges of a node may come in either order."""
-        return self.from_genotype(Genotype.parse(text))
-
-    def format(self, arch: Architecture) -> str:
-        """`Genotype(...)` text."""
-        return str(self.genotype(arch))
 
     def from_genotype(self, genotype: Genotype) -> Architecture:
-        """The architecture of a genotype, or an `InputError` that says why it is not of this space."""
+        """The two edges of a node may come in either order."""
         choices: list[int] = []
-        for name in CELLS:
-            pairs, concat = getattr(genotype, name), getattr(genotype, f"{name}_concat")
+        for name, (pairs, concat) in zip(CELLS, genotype.halves, strict=True):
             if len(pairs) != 2 * NODES:
                 raise InputError(f"{name}: a darts cell has {NODES} nodes, not {len(pairs) // 2}")
             if tuple(sorted(concat)) != CONCAT:
                 raise InputError(f"{name}_concat: a darts cell concatenates nodes {list(CONCAT)}, not {list(concat)}")
             for node in range(NODES):
-                (op_a, a), (op_b, b) = sorted(pairs[2 * node : 2 * node + 2], key=lambda pair: pair[1])
+                (op_a, a), (op_b, b) = sorted(pairs_of(pairs, node + 2), key=lambda pair: pair[1])
                 if a == b:
                     raise InputError(f"{name}: both edges of node {node + 2} come from {a}, darts wants two sources")
                 for op in (op_a, op_b):
@@ -82,20 +70,6 @@ class DartsSpace(GraphSpace):
             for start in (0, PER_CELL)
         )
         return Genotype(normal, CONCAT, reduce, CONCAT)
-
-    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
-        """The normal and the reduction cell."""
-        return self.genotype(arch).cells()
-
-    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
-        """20 cells at 36 channels; for images of 96 pixels and more 14 at 46, the ImageNet size of the NASI paper."""
-        if len(settings.shape) == 3 and min(settings.shape[1:]) >= LARGE:
-            settings = replace(settings, channels=settings.channels or 46, cells=settings.cells or 14)
-        return super().resolve(settings)
-
-    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
-        """See `Genotype.network`."""
-        return self.genotype(arch).network(settings, *self.size(settings))
 
     def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
         """DARTS' network whose cells have all 14 edges, each one of 7 operations."""
@@ -191,7 +165,7 @@ def _mixed_cell(widths: tuple[int, int], c: int, reduction: bool, reduced: bool,
         incoming = []
         for k, (source, target) in enumerate(EDGES, start=reduction * len(EDGES)):
             if target == node:
-                options = tuple(edge_op(op, c, 2 if reduction and source < 2 else 1) for op in OPS)
+                options = tuple(edge_op(op, c, halves=reduction and source < 2) for op in OPS)
                 mixed = Mixed("mixed", c, c, categorical=k, options=options)
                 incoming.append(cell(f"node_{node + 2}_from_{source}", mixed, values[source]))
         values.append(cell(f"node_{node + 2}", Op(SUM), *incoming))
@@ -207,7 +181,7 @@ def _cell_by_node(widths: tuple[int, int], c: int, reduction: bool, reduced: boo
         options, places = (Op(IDENTITY, c, c),) * len(sources), tuple((source,) for source in sources)
         one = Mixed("mixed", c, c, categorical=k, options=options, places=places)
         read = cell(f"node_{node + 2}_input", one, *(values[source] for source in sources))
-        ops = tuple(edge_op(op, c, 1) for op in OPS)
+        ops = tuple(edge_op(op, c, halves=False) for op in OPS)
         values.append(cell(f"node_{node + 2}", Mixed("mixed", c, c, categorical=k + 1, options=ops), read))
     return cell.graph(cell("concat", Op(CONCATENATE), *values[2:]))
 

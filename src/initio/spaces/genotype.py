@@ -1,18 +1,20 @@
 """Cells in the notation of DARTS: `Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=[2, 3, 4, 5], ...)`.
 
 A genotype is wider than the `darts` space: any number of nodes, any operation that can be built, both edges of a node
-from the same source. The zoo's cells are genotypes; those that lie in the space are architectures too.
+from the same source. The `zoo` space has them all.
 """
 
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from initio.errors import InputError, did_you_mean
-from initio.networks.graphs import CONCAT, IDENTITY, SUM, Builder, Graph, NetworkSettings, Op
-from initio.spaces.base import Cell, Edge
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, Builder, Graph, NetworkSettings, Op, reached
+from initio.records import Architecture
+from initio.spaces.base import Cell, Edge, GraphSpace, Size, Sizes
 
 GENOTYPE_OPS = (
     "max_pool_3x3",
@@ -30,6 +32,7 @@ MAX_NODES = 16
 LARGE = 96  # from this side on, images get ImageNet's stem
 CellGraph = Callable[[tuple[int, int], int, bool, bool, NetworkSettings], Graph]  # widths, c, reduction, reduced
 FIELDS = ("normal", "normal_concat", "reduce", "reduce_concat")
+Pairs = tuple[tuple[str, int], ...]  # (operation, source), two a node
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ class Genotype:
     Sources 0 and 1 are the outputs of the two cells before; node i of the cell is source i + 2.
     """
 
-    normal: tuple[tuple[str, int], ...]
+    normal: Pairs
     normal_concat: tuple[int, ...]
-    reduce: tuple[tuple[str, int], ...]
+    reduce: Pairs
     reduce_concat: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _check_cell("normal", self.normal, self.normal_concat)
-        _check_cell("reduce", self.reduce, self.reduce_concat)
+        for name, (pairs, concat) in zip(("normal", "reduce"), self.halves, strict=True):
+            _check_cell(name, pairs, concat)
 
     def __str__(self) -> str:
         return "Genotype(" + ", ".join(f"{name}={_listed(getattr(self, name))}" for name in FIELDS) + ")"
@@ -71,46 +74,105 @@ class Genotype:
             _numbers("reduce_concat", given["reduce_concat"]),
         )
 
+    @property
+    def halves(self) -> tuple[tuple[Pairs, tuple[int, ...]], ...]:
+        """The pairs and the concatenation of the normal cell, then of the reduction cell."""
+        return (self.normal, self.normal_concat), (self.reduce, self.reduce_concat)
+
     def cells(self) -> tuple[Cell, ...]:
         """The normal and the reduction cell as people draw them."""
-        return (
-            _drawn("normal", self.normal, self.normal_concat),
-            _drawn("reduction", self.reduce, self.reduce_concat),
-        )
+        return tuple(_drawn(name, *half) for name, half in zip(("normal", "reduction"), self.halves, strict=True))
 
     def network(self, settings: NetworkSettings, channels: int, cells: int) -> Graph:
         """See `stack`."""
-        return stack(self._cell_graph, settings, channels, cells, (len(self.normal_concat), len(self.reduce_concat)))
+        nodes = (len(self.normal_concat), len(self.reduce_concat))
+        return stack(self._cell_graph, settings, channels, cells, nodes)
 
     def _cell_graph(
         self, widths: tuple[int, int], c: int, reduction: bool, reduced: bool, settings: NetworkSettings
     ) -> Graph:
         """One cell; `reduced` says that the cell before it halved the resolution."""
-        pairs, concat = (self.reduce, self.reduce_concat) if reduction else (self.normal, self.normal_concat)
-        cell, values = begin_cell(widths, c, reduced)
-        for node in range(len(pairs) // 2):
+        pairs, concat = self.halves[reduction]
+        cell, inputs = begin_cell(widths, c, reduced)
+        values = dict(enumerate(inputs))
+        nodes = set(range(2, len(pairs) // 2 + 2))
+        if settings.prune:
+            nodes &= live(pairs, concat)
+        for node in sorted(nodes):
             incoming = []
-            for place, (kind, source) in enumerate(pairs[2 * node : 2 * node + 2]):
-                stride = 2 if reduction and source < 2 else 1
-                name = f"node_{node + 2}_from_{source}_{'ab'[place]}"
-                op = edge_op(kind, c, stride)
+            for letter, (kind, source) in zip("ab", pairs_of(pairs, node), strict=True):
+                name = f"node_{node}_from_{source}_{letter}"
+                op = edge_op(kind, c, halves=reduction and source < 2)
                 edge = cell(name, op, values[source])
                 if settings.drop_path and op.kind != IDENTITY:
                     edge = cell(f"{name}_drop", Op("drop_path", c, c), edge)
                 incoming.append(edge)
-            values.append(cell(f"node_{node + 2}", Op(SUM), *incoming))
+            values[node] = cell(f"node_{node}", Op(SUM), *incoming)
         return cell.graph(cell("concat", Op(CONCAT), *(values[i] for i in concat)))
 
 
-def edge_op(kind: str, c: int, stride: int) -> Op:
-    """The operation on an edge; a skip is the identity unless it halves the resolution."""
-    return Op(IDENTITY if kind == "skip_connect" and stride == 1 else kind, c, c, stride)
+@dataclass(frozen=True)
+class GenotypeSpace(GraphSpace):
+    """A space whose architectures are genotypes."""
+
+    sizes = Sizes(Size(36, 20), scoring=Size(8, 8, 16), training=Size(4, 5))
+    notations = ("Genotype",)
+    chosen = ("node_",)
+
+    @abstractmethod
+    def genotype(self, arch: Architecture) -> Genotype:
+        """The architecture in the notation of DARTS."""
+
+    @abstractmethod
+    def from_genotype(self, genotype: Genotype) -> Architecture:
+        """The architecture of a genotype, or an `InputError` that says why it is not of this space."""
+
+    def parse(self, text: str) -> Architecture:
+        """Reads `Genotype(...)` text."""
+        return self.from_genotype(Genotype.parse(text))
+
+    def format(self, arch: Architecture) -> str:
+        """`Genotype(...)` text."""
+        return str(self.genotype(arch))
+
+    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
+        """The normal and the reduction cell."""
+        return self.genotype(arch).cells()
+
+    def resolve(self, settings: NetworkSettings) -> NetworkSettings:
+        """20 cells at 36 channels; for images of 96 pixels and more 14 at 46, the ImageNet size of the NASI paper."""
+        if len(settings.shape) == 3 and min(settings.shape[1:]) >= LARGE:
+            settings = replace(settings, channels=settings.channels or 46, cells=settings.cells or 14)
+        return super().resolve(settings)
+
+    def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
+        """See `Genotype.network`."""
+        return self.genotype(arch).network(settings, *self.size(settings))
+
+
+def pairs_of(pairs: Pairs, node: int) -> Pairs:
+    """The two pairs of a node; nodes count from 2, the inputs 0 and 1 have none."""
+    return pairs[max(0, 2 * node - 4) : max(0, 2 * node - 2)]
+
+
+def live(pairs: Pairs, concat: Sequence[int]) -> set[int]:
+    """What the output depends on: nodes and the inputs 0 and 1."""
+    return reached(concat, lambda node: [source for _, source in pairs_of(pairs, node)])
+
+
+def edge_op(kind: str, c: int, *, halves: bool) -> Op:
+    """The operation on an edge; a skip that does not halve the resolution is the identity."""
+    if halves:
+        return Op(kind, c, c, 2)
+    return Op({"skip_connect": IDENTITY}.get(kind, kind), c, c)
 
 
 def begin_cell(widths: tuple[int, int], c: int, reduced: bool) -> tuple[Builder, list[int]]:
     """A cell with its two inputs brought to c channels and one resolution."""
     cell = Builder(2)
-    first = Op("factorized_reduce", widths[0], c, 2) if reduced else Op("relu_conv_1x1", widths[0], c)
+    first = Op("relu_conv_1x1", widths[0], c)
+    if reduced:
+        first = Op("factorized_reduce", widths[0], c, 2)
     return cell, [cell("input_0", first, 0), cell("input_1", Op("relu_conv_1x1", widths[1], c), 1)]
 
 
@@ -121,17 +183,16 @@ def stack(cell: CellGraph, settings: NetworkSettings, channels: int, cells: int,
     auxiliary head sits behind the second reduction. `nodes` counts what a normal and a reduction cell concatenate.
     """
     net = Builder()
-    c_in, c = settings.shape[0], channels
-    if large := min(settings.shape[1:]) >= LARGE:
+    c_in, c, side = settings.shape[0], channels, min(settings.shape[1:])
+    if side >= LARGE:
         if c < 2:
             raise InputError(f"on images of {LARGE} pixels and more channels must be at least 2, not {c}")
         before = net("stem_1", Op("stem_large_1", c_in, c), 0)
         last = net("stem_2", Op("relu_conv_3x3", c, c, 2), before)
-        widths, reduced = (c, c), True
+        widths, reduced, side = (c, c), True, -(-side // 8)
     else:
         before = last = net("stem", Op("conv3x3-bn", c_in, 3 * c), 0)
         widths, reduced = (3 * c, 3 * c), False
-    side = -(-min(settings.shape[1:]) // (8 if large else 1))
     auxiliary = None
     for number in range(cells):
         reduction = number in (cells // 3, 2 * cells // 3)
@@ -153,7 +214,7 @@ def _listed(values: Sequence[object]) -> str:
     return "[" + ", ".join(map(repr, values)) + "]"
 
 
-def _check_cell(name: str, pairs: tuple[tuple[str, int], ...], concat: tuple[int, ...]) -> None:
+def _check_cell(name: str, pairs: Pairs, concat: tuple[int, ...]) -> None:
     if not pairs or len(pairs) % 2 or len(pairs) > 2 * MAX_NODES:
         raise InputError(f"{name} needs two pairs for each of 1 to {MAX_NODES} nodes, not {len(pairs)} pairs")
     for place, (op, source) in enumerate(pairs):
@@ -192,7 +253,7 @@ def _literal(name: str, node: ast.expr) -> object:
         raise InputError(f"{name} of the genotype must be a plain list") from None
 
 
-def _pairs(name: str, value: object) -> tuple[tuple[str, int], ...]:
+def _pairs(name: str, value: object) -> Pairs:
     if not isinstance(value, list | tuple):
         raise InputError(f"{name} of the genotype must be a list of ('operation', source) pairs")
     for place, pair in enumerate(value):
@@ -208,7 +269,7 @@ def _numbers(name: str, value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _drawn(name: str, pairs: tuple[tuple[str, int], ...], concat: tuple[int, ...]) -> Cell:
+def _drawn(name: str, pairs: Pairs, concat: tuple[int, ...]) -> Cell:
     count = len(pairs) // 2
     nodes = ("c_{k-2}", "c_{k-1}", *map(str, range(count)), "c_{k}")
     edges = [Edge(source, place // 2 + 2, op) for place, (op, source) in enumerate(pairs)]

@@ -13,6 +13,7 @@ from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
 ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")  # sigmoid means sigmoid − 1/2 [Eigen, Table 1]
+KINDS = {"sigmoid": "sigmoid_half"}  # operations that are not called as the activation
 SKIPS = ("0", "1")
 WIDTH = 1024  # [Eigen, section 5.1]
 EXAMPLE = "mlp:relu,tanh,relu;skips=1"
@@ -58,8 +59,10 @@ class MlpSpace(GraphSpace):
 
     def format(self, arch: Architecture) -> str:
         """Activations in order, then the numbers of the skips."""
-        skips = [str(number) for number, alpha in enumerate(self.skips(arch), start=1) if alpha]
-        return "mlp:" + ",".join(self.activations(arch)) + (f";skips={','.join(skips)}" if skips else "")
+        text = "mlp:" + ",".join(self.activations(arch))
+        if skips := [str(number) for number, alpha in enumerate(self.skips(arch), start=1) if alpha]:
+            text += f";skips={','.join(skips)}"
+        return text
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """The whole network as one chain; a node is what a layer hands on."""
@@ -79,14 +82,11 @@ class MlpSpace(GraphSpace):
             zip(self.activations(arch), (0, *self.skips(arch)), strict=True), start=1
         ):
             z = net(f"layer_{layer}", Op("linear_nobias", size, width), x)
-            f = net(f"activation_{layer}", Op(_kind(name), width, width), z)
-            x = net(f"skip_{layer - 1}", Op(SUM), f, x) if alpha else f
-            size = width
+            f = net(f"activation_{layer}", Op(KINDS.get(name, name), width, width), z)
+            if alpha:
+                f = net(f"skip_{layer - 1}", Op(SUM), f, x)
+            x, size = f, width
         return net.graph(net("classifier", Op("linear_nobias", width, settings.classes), x))
-
-
-def _kind(activation: str) -> str:
-    return "sigmoid_half" if activation == "sigmoid" else activation
 
 
 @cache
@@ -110,16 +110,17 @@ def read(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         raise InputError(f"an mlp must look like {EXAMPLE!r}, not {text!r}")
     names = [name.strip() for name in match[1].split(",")]
     activations = tuple(_activation(name, number) for number, name in enumerate(names, start=1))
-    alphas = [0] * (len(activations) - 1)
-    numbers = (match[2] or "").strip()
-    for number in numbers.split(",") if numbers not in ("", "none") else ():
-        value = int(number) if re.fullmatch(r"\s*[0-9]{1,6}\s*", number) else 0
-        if not 1 <= value <= len(alphas):
-            raise InputError(f"skip {number.strip()!r} of the mlp must be a number from 1 to {len(alphas)}")
-        if alphas[value - 1]:
-            raise InputError(f"skip {value} of the mlp is given twice")
-        alphas[value - 1] = 1
-    return activations, tuple(alphas)
+    places = range(1, len(activations))
+    skips, numbers = set[int](), list[str]()
+    if match[2] and match[2].strip() not in ("", "none"):
+        numbers = match[2].split(",")
+    for number in numbers:
+        if not re.fullmatch(r"\s*[0-9]{1,6}\s*", number) or int(number) not in places:
+            raise InputError(f"skip {number.strip()!r} of the mlp must be a number from 1 to {len(places)}")
+        if int(number) in skips:
+            raise InputError(f"skip {int(number)} of the mlp is given twice")
+        skips.add(int(number))
+    return activations, tuple(int(place in skips) for place in places)
 
 
 def _activation(name: str, number: int) -> int:

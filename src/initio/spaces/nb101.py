@@ -1,51 +1,26 @@
 """NAS-Bench-101 (Ying et al., 2019): 423,624 acyclic graphs of at most 7 vertices and 9 edges.
 
-Vertex 0 is the cell's input, the last vertex its output, every other one carries an operation. A matrix is
-a cell when what is left after removing the vertices on no path from input to output is not empty and has at
-most 9 edges.
-
-Inside this file a graph is its `Parents`: for each vertex, the bit mask of the vertices that feed it.
-Outside it is the benchmark's own pair: an upper-triangular matrix, and the operations of the vertices
-between input and output.
+Vertex 0 is the cell's input, the last vertex its output, every other one carries an operation. A matrix is a cell when
+what is left after removing the vertices on no path from input to output is not empty and has at most 9 edges.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from hashlib import md5
-from itertools import accumulate, product
+from itertools import product
 from random import Random
-from typing import TYPE_CHECKING, Any
 
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError
 from initio.networks.graphs import CONCAT, SUM, Builder, Graph, NetworkSettings, Op
 from initio.records import Architecture
+from initio.spaces import dags
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
+from initio.spaces.dags import MAX_EDGES, NO_PATH, PAIRS, Parents
+from initio.spaces.modelspec import INPUT, MAX_VERTICES, OPS, OUTPUT, Matrix, Ops, read_spec, write_spec
 
-if TYPE_CHECKING:
-    import numpy as np
-
-Matrix = tuple[tuple[int, ...], ...]
-Ops = tuple[int, ...]  # numbers in OPS, for the vertices between input and output
-Parents = tuple[int, ...]
-Order = tuple[int, ...]
-
-OPS = ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")
-INPUT, OUTPUT, PROJECTION = "input", "output", "conv1x1-bn-relu"
-MAX_VERTICES, MAX_EDGES, STACKS = 7, 9, 3
-PAIRS = tuple((i, j) for j in range(MAX_VERTICES) for i in range(j))  # the order of the edge decisions
+PROJECTION, STACKS = "conv1x1-bn-relu", 3
 N_CELLS = 423_624  # what `architectures` lists: tests/spaces/test_nb101.py counts them
-
-# As the benchmark's own example has them: ModelSpec(matrix=[...], ops=[INPUT, CONV3X3, ..., OUTPUT]).
-CONSTANTS = {"INPUT": INPUT, "OUTPUT": OUTPUT, "CONV3X3": OPS[0], "CONV1X1": OPS[1], "MAXPOOL3X3": OPS[2]}
-HOW_TO_WRITE = "write ModelSpec(matrix=[[...], ...], ops=['input', ..., 'output'])"
-NO_PATH = "has no path from its input to its output"
-MAX_TEXT = 4000  # characters: ten times what a cell needs, and few enough for Python's parser to be safe
 
 
 @dataclass(frozen=True)
@@ -63,7 +38,7 @@ class NB101Space(GraphSpace):
     def why_invalid(self, choices: tuple[int, ...]) -> str:
         """A cell needs a path, and at most 9 edges on its paths."""
         parents = _choice_parents(choices)
-        live = _live(parents)
+        live = dags.on_paths(parents)
         if not live:
             return NO_PATH
         edges = sum((mask & live).bit_count() for v, mask in enumerate(parents) if live >> v & 1)
@@ -86,13 +61,11 @@ class NB101Space(GraphSpace):
         >>> NB101.format(NB101.from_matrix([[0, 1, 0], [0, 0, 1], [0, 0, 0]], [2]))
         "ModelSpec(matrix=[[0, 1, 0], [0, 0, 1], [0, 0, 0]], ops=['input', 'maxpool3x3', 'output'])"
         """
-        matrix, ops = self.to_matrix(arch)
-        names = [INPUT, *(OPS[op] for op in ops), OUTPUT]
-        return f"ModelSpec(matrix={[list(row) for row in matrix]}, ops={names})"
+        return write_spec(*self.to_matrix(arch))
 
     def from_matrix(self, matrix: Sequence[Sequence[int]], ops: Sequence[int]) -> Architecture:
         """The architecture of a matrix of 2 to 7 vertices and the operations of the inner ones."""
-        return self.architecture(*_choices(_parents(matrix), tuple(ops)))
+        return self.architecture(*_choices(dags.parents_of(matrix), tuple(ops)))
 
     def to_matrix(self, arch: Architecture) -> tuple[Matrix, Ops]:
         """The matrix and operations as written, without the vertices that `format` leaves out."""
@@ -101,16 +74,16 @@ class NB101Space(GraphSpace):
         used = len(ops)
         while used and not (ops[used - 1] or parents[used] or any(mask >> used & 1 for mask in parents)):
             used -= 1
-        return _matrix((*parents[: used + 1], parents[-1])), ops[:used]
+        return dags.matrix_of((*parents[: used + 1], parents[-1])), ops[:used]
 
     def pruned(self, arch: Architecture) -> tuple[Matrix, Ops]:
         """The matrix and operations without the vertices on no path from input to output."""
         parents, ops = self._pruned(arch)
-        return _matrix(parents), ops
+        return dags.matrix_of(parents), ops
 
     def graph_hash(self, arch: Architecture) -> str:
         """The benchmark's hash of the architecture."""
-        return _hash(*self._pruned(arch))
+        return dags.hashed(*self._pruned(arch))
 
     def canonical(self, arch: Architecture) -> Architecture:
         """Pruned, with the vertices renamed to the smallest matrix and then the smallest operations.
@@ -119,11 +92,11 @@ class NB101Space(GraphSpace):
         depends on the order, so isomorphic cells can differ by that channel. The benchmark trains one of
         them for all.
         """
-        return Architecture(self.name, _choices(*_canonical(*self._pruned(arch))))
+        return Architecture(self.name, _choices(*dags.smallest_form(*self._pruned(arch))))
 
     def _pruned(self, arch: Architecture) -> tuple[Parents, Ops]:
         choices = self.check(arch).choices
-        return _pruned(_choice_parents(choices), choices[len(PAIRS) :])
+        return dags.cut(_choice_parents(choices), choices[len(PAIRS) :])
 
     def count(self) -> int:
         """The distinct cells, as the benchmark counts them."""
@@ -136,9 +109,9 @@ class NB101Space(GraphSpace):
         91
         """
         for n in range(2, max_vertices + 1):
-            for parents, automorphisms in _graphs(n):
+            for parents, automorphisms in dags.graphs(n):
                 for ops in product(range(len(OPS)), repeat=n - 2):
-                    if _is_smallest(ops, automorphisms):
+                    if dags.is_smallest(ops, automorphisms):
                         yield Architecture(self.name, _choices(parents, ops))
 
     def sample(self, rng: Random) -> Architecture:
@@ -155,15 +128,6 @@ class NB101Space(GraphSpace):
                 ops = (rng.randrange(len(OPS)) for _ in range(MAX_VERTICES - 2))
                 return Architecture(self.name, (*edges, *ops))
 
-    def sample_distinct(self, rng: Random) -> Architecture:
-        """Uniform over the 423,624 distinct cells, in their canonical form; the first call takes seconds."""
-        graphs, totals = _all_graphs()
-        while True:
-            ((parents, automorphisms),) = rng.choices(graphs, cum_weights=totals)
-            ops = tuple(rng.randrange(len(OPS)) for _ in range(len(parents) - 2))
-            if _is_smallest(ops, automorphisms):
-                return Architecture(self.name, _choices(parents, ops))
-
     def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
         """The architecture with the largest sum of weights, one row for each decision.
 
@@ -174,7 +138,7 @@ class NB101Space(GraphSpace):
         gain = np.zeros(1)  # for every word of edge bits, what choosing 1 rather than 0 adds
         for zero, one in weights[: len(PAIRS)]:
             gain = np.concatenate([gain, gain + (one - zero)])
-        words = valid_words()
+        words = dags.valid_words()
         best = int(words[np.argmax(gain[words])])
         ops = (max(range(len(row)), key=row.__getitem__) for row in weights[len(PAIRS) :])
         return self.architecture(*(best >> k & 1 for k in range(len(PAIRS))), *ops)
@@ -226,7 +190,9 @@ def cell_graph(matrix: Matrix, ops: Ops, c_in: int, c_out: int) -> Graph:
         return cell(f"edge_{w}_{v}", Op("truncate", width[w], width[v]), value[w])
 
     def merged(name: str, kind: str, c: int, values: list[int]) -> int:
-        return values[0] if len(values) == 1 else cell(name, Op(kind, c, c), *values)
+        if len(values) == 1:
+            return values[0]
+        return cell(name, Op(kind, c, c), *values)
 
     for v in range(1, out):
         entering = [truncated(w, v) for w in range(1, v) if matrix[w][v]]
@@ -236,7 +202,9 @@ def cell_graph(matrix: Matrix, ops: Ops, c_in: int, c_out: int) -> Graph:
         value[v] = cell(f"vertex_{v}", Op(OPS[ops[v - 1]], width[v], width[v]), total)
 
     leaving = [value[v] for v in range(1, out) if matrix[v][out]]
-    last = [merged("concat", CONCAT, c_out, leaving)] if leaving else []
+    last = []
+    if leaving:
+        last.append(merged("concat", CONCAT, c_out, leaving))
     if matrix[0][out]:
         last.append(projection(out))
     return cell.graph(merged("output", SUM, c_out, last))
@@ -255,80 +223,22 @@ def vertex_channels(matrix: Sequence[Sequence[int]], c_in: int, c_out: int) -> t
     feeding = [v for v in range(1, out) if matrix[v][out]]
     if len(feeding) > c_out:
         raise InputError(f"channels must be at least {len(feeding)} for this cell's concatenation, not {c_out}")
-    width = {v: c_out // len(feeding) + (k < c_out % len(feeding)) for k, v in enumerate(feeding)}
+    # ⌈(c_out − k)/n⌉ of n shares, k = 0 .. n − 1: one formula at every width, with or without a remainder.
+    width = {v: (c_out + (len(feeding) - 1 - k)) // len(feeding) for k, v in enumerate(feeding)}
     for v in reversed(range(1, out)):
         if v not in width:
             width[v] = max(width[w] for w in range(v + 1, out) if matrix[v][w])
     return (c_in, *(width[v] for v in range(1, out)), c_out)
 
 
-# --- graphs -------------------------------------------------------------------------------------------------
-
-
-def from_bits(n_vertices: int, adj_bits: int, ops: Sequence[int]) -> tuple[Matrix, Ops]:
-    """The cell packed in a row of a table: bit k is the k-th pair (i, j) for j in 0..n-1 for i in 0..j-1.
-
-    Operations beyond the vertices (the table pads with -1) are ignored.
-
-    >>> from_bits(3, 0b101, [2, -1, -1, -1, -1])
-    (((0, 1, 0), (0, 0, 1), (0, 0, 0)), (2,))
-    """
-    parents = _unpack(int(adj_bits), int(n_vertices))
-    return _matrix(parents), tuple(int(op) for op in ops[: n_vertices - 2])
-
-
-def graph_hash(matrix: Sequence[Sequence[int]], ops: Sequence[int]) -> str:
-    """The benchmark's MD5 hash of the pruned cell: equal for isomorphic cells, different for all others.
-
-    Vertex v starts with h_v = md5(str((out-degree, in-degree, label))), labels being -1 for the input, -2
-    for the output and the operation's number in `OPS`. Then, as often as there are vertices, all at once,
-    h_v <- md5(sorted h of its parents | sorted h of its children | h_v); the result is md5(str(sorted h)).
-
-    >>> graph_hash([[0, 1], [0, 0]], [])
-    '043721b9c7fe8c5fad811d47d83132ec'
-    """
-    return _hash(*_pruned(_parents(matrix), tuple(int(op) for op in ops)))
-
-
-@cache
-def valid_words() -> np.ndarray:
-    """All words of 21 edge bits that are cells, ascending: bit k of a word is the k-th of `PAIRS`."""
-    import numpy as np
-
-    words = np.arange(1 << len(PAIRS), dtype=np.uint32)
-    edge = {pair: (words >> k & 1).astype(bool) for k, pair in enumerate(PAIRS)}
-    out = MAX_VERTICES - 1
-    ahead = [np.full(len(words), v == 0) for v in range(MAX_VERTICES)]  # reached from the input
-    behind = [np.full(len(words), v == out) for v in range(MAX_VERTICES)]  # reaches the output
-    for i, j in PAIRS:
-        ahead[j] |= ahead[i] & edge[i, j]
-    for i, j in reversed(PAIRS):
-        behind[i] |= behind[j] & edge[i, j]
-    edges = np.zeros(len(words), np.int8)
-    for i, j in PAIRS:
-        edges += ahead[i] & edge[i, j] & behind[j]
-    return np.flatnonzero(ahead[out] & (edges <= MAX_EDGES))
-
-
-def _unpack(bits: int, n: int) -> Parents:
-    """Column j of the matrix is the j bits from place j (j - 1) / 2 on."""
-    return tuple(bits >> (j * (j - 1) // 2) & ((1 << j) - 1) for j in range(n))
-
-
-def _parents(matrix: Sequence[Sequence[int]]) -> Parents:
-    return tuple(sum(1 << i for i in range(j) if matrix[i][j]) for j in range(len(matrix)))
-
-
-def _matrix(parents: Parents) -> Matrix:
-    n = len(parents)
-    return tuple(tuple(parents[j] >> i & 1 for j in range(n)) for i in range(n))
+# --- choices ------------------------------------------------------------------------------------------------
 
 
 def _choice_parents(choices: tuple[int, ...]) -> Parents:
     word = 0
     for k in range(len(PAIRS)):
         word |= choices[k] << k
-    return _unpack(word, MAX_VERTICES)
+    return dags.unpacked(word, MAX_VERTICES)
 
 
 def _choices(parents: Parents, ops: Ops) -> tuple[int, ...]:
@@ -336,235 +246,6 @@ def _choices(parents: Parents, ops: Ops) -> tuple[int, ...]:
     missing = (0,) * (MAX_VERTICES - len(parents))
     padded = (*parents[:-1], *missing, parents[-1])
     return (*(padded[j] >> i & 1 for i, j in PAIRS), *ops, *missing)
-
-
-def _live(parents: Parents) -> int:
-    """The mask of the vertices on a path from the first to the last vertex; 0 when there is no path."""
-    ahead = 1
-    for v in range(1, len(parents)):
-        if parents[v] & ahead:
-            ahead |= 1 << v
-    live = 1 << len(parents) - 1
-    for v in reversed(range(1, len(parents))):
-        if live >> v & 1:
-            live |= parents[v] & ahead
-    return live if live & 1 else 0
-
-
-def _pruned(parents: Parents, ops: Ops) -> tuple[Parents, Ops]:
-    """The cell without the vertices that are on no path from input to output."""
-    live = _live(parents)
-    if not live:
-        raise InputError(f"the cell {NO_PATH}")
-    kept = [v for v in range(len(parents)) if live >> v & 1]
-    columns = (sum(1 << new for new, old in enumerate(kept) if parents[v] >> old & 1) for v in kept)
-    return tuple(columns), tuple(ops[v - 1] for v in kept[1:-1])
-
-
-def _hash(parents: Parents, ops: Ops) -> str:
-    n = len(parents)
-    above = [[w for w in range(n) if parents[v] >> w & 1] for v in range(n)]
-    below = [[w for w in range(n) if parents[w] >> v & 1] for v in range(n)]
-    labels = (-1, *ops, -2)
-    hashes = [_md5(str((len(below[v]), len(above[v]), labels[v]))) for v in range(n)]
-    for _ in range(n):
-        hashes = [_md5(f"{_joined(hashes, above[v])}|{_joined(hashes, below[v])}|{hashes[v]}") for v in range(n)]
-    return _md5(str(sorted(hashes)))
-
-
-def _joined(hashes: list[str], vertices: list[int]) -> str:
-    return "".join(sorted([hashes[v] for v in vertices]))
-
-
-def _md5(text: str) -> str:
-    return md5(text.encode(), usedforsecurity=False).hexdigest()
-
-
-def _smallest(parents: Parents) -> tuple[Parents, tuple[Order, ...]]:
-    """The smallest `Parents` over all ways to rename the inner vertices, and the orders that give it.
-
-    Vertices are placed one by one, always those with the smallest column next. Every partial topological
-    order can be completed, so this finds the lexicographically smallest sequence of columns; what is still
-    tied at the end differs by an automorphism of the graph.
-    """
-    out = len(parents) - 1
-    columns = [0]
-    orders: list[Order] = [(0,)]
-    for _ in range(1, out):
-        ties: list[Order] = []
-        smallest = 1 << out
-        for order in orders:
-            for v in range(1, out):
-                if v in order or (column := _renamed(parents[v], order)) > smallest:
-                    continue
-                if column < smallest:
-                    smallest, ties = column, []
-                ties.append((*order, v))
-        columns.append(smallest)
-        orders = ties
-    last = {order: _renamed(parents[out], order) for order in orders}
-    columns.append(min(last.values()))
-    return tuple(columns), tuple(order for order in orders if last[order] == columns[-1])
-
-
-def _renamed(mask: int, order: Order) -> int:
-    """The mask with every vertex replaced by its place in `order`; too large when one has no place."""
-    column = 0
-    for place, v in enumerate(order):
-        if mask >> v & 1:
-            column |= 1 << place
-            mask ^= 1 << v
-    return column if not mask else 1 << MAX_VERTICES
-
-
-_smallest_cached = lru_cache(maxsize=1 << 14)(_smallest)
-
-
-def _canonical(parents: Parents, ops: Ops) -> tuple[Parents, Ops]:
-    """The smallest matrix, then the smallest operations, over all ways to rename a pruned cell's vertices."""
-    columns, orders = _smallest_cached(parents)
-    return columns, min(tuple(ops[v - 1] for v in order[1:]) for order in orders)
-
-
-def _graphs(n: int) -> Iterator[tuple[Parents, tuple[Order, ...]]]:
-    """Every pruned graph of n vertices once up to isomorphism, with its automorphisms."""
-
-    def extend(parents: Parents, edges: int) -> Iterator[Parents]:
-        missing = n - len(parents)
-        if not missing:
-            yield parents
-            return
-        for column in range(1, 1 << len(parents)):
-            total = edges + column.bit_count()
-            if total + missing - 1 <= MAX_EDGES:  # each vertex still missing brings at least one edge
-                yield from extend((*parents, column), total)
-
-    everything = (1 << n) - 1
-    for parents in extend((0,), 0):
-        if _live(parents) == everything:
-            columns, orders = _smallest(parents)
-            if columns == parents:
-                yield parents, orders
-
-
-def _is_smallest(ops: Ops, automorphisms: tuple[Order, ...]) -> bool:
-    return all(ops <= tuple(ops[v - 1] for v in order[1:]) for order in automorphisms)
-
-
-@cache
-def _all_graphs() -> tuple[list[tuple[Parents, tuple[Order, ...]]], list[int]]:
-    """Every graph of at most 7 vertices, and the running total of the ways to label it with operations."""
-    graphs = [graph for n in range(2, MAX_VERTICES + 1) for graph in _graphs(n)]
-    return graphs, list(accumulate(len(OPS) ** (len(parents) - 2) for parents, _ in graphs))
-
-
-# --- text ---------------------------------------------------------------------------------------------------
-
-
-def read_spec(text: str) -> tuple[Matrix, Ops]:
-    """The matrix and the operations in any notation in use, checked but for paths and the number of edges.
-
-    `ModelSpec(matrix=[[...]], ops=[...])`, JSON with the keys `matrix` and `ops` or the published records'
-    `module_adjacency` and `module_operations`, or the two lists one after the other. Nothing is executed.
-
-    >>> read_spec("[[0, 1, 0], [0, 0, 1], [0, 0, 0]] ['input', 'maxpool3x3', 'output']")
-    (((0, 1, 0), (0, 0, 1), (0, 0, 0)), (2,))
-    """
-    if len(text) > MAX_TEXT:
-        raise InputError(f"a cell is written in at most {MAX_TEXT} characters, not {len(text)}")
-    matrix_node, ops_node = _two_parts(_syntax(text.strip()))
-    matrix = _read_matrix(matrix_node)
-    return matrix, _read_ops(ops_node, len(matrix))
-
-
-def _syntax(text: str) -> ast.expr:
-    """The text as a Python expression; JSON looks like one."""
-    source = text
-    if text.startswith("[") and (end := re.search(r"\]\s*\]", text)):  # two lists: make them a pair
-        source = f"({text[: end.end()]}, {text[end.end() :].lstrip(' ,')})"
-    try:
-        with warnings.catch_warnings():  # such as for a backslash in a string
-            warnings.simplefilter("ignore")
-            return ast.parse(source, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"{_shown(repr(text))} is not a cell: {HOW_TO_WRITE}") from None
-
-
-def _two_parts(node: ast.expr) -> tuple[ast.expr, ast.expr]:
-    """The expressions of the matrix and of the operations."""
-    parts: dict[object, ast.expr] = {}
-    if isinstance(node, ast.Tuple) and len(node.elts) == 2:
-        return node.elts[0], node.elts[1]
-    if isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            parts[key.value if isinstance(key, ast.Constant) else None] = value
-    elif isinstance(node, ast.Call) and _source(node.func).endswith("ModelSpec"):
-        parts.update(zip(("matrix", "ops"), node.args, strict=False))
-        parts.update((keyword.arg, keyword.value) for keyword in node.keywords)
-    for names in (("matrix", "ops"), ("module_adjacency", "module_operations")):
-        if all(name in parts for name in names):
-            return parts[names[0]], parts[names[1]]
-    raise InputError(f"a cell needs a matrix and ops: {HOW_TO_WRITE}")
-
-
-def _read_matrix(node: ast.expr) -> Matrix:
-    rows = [_items(row, f"row {i} of the matrix") for i, row in enumerate(_items(node, "the matrix"))]
-    n = len(rows)
-    if not 2 <= n <= MAX_VERTICES:
-        raise InputError(f"the matrix has {n} rows, a cell has 2 to {MAX_VERTICES} vertices")
-    for i, row in enumerate(rows):
-        if len(row) != n:
-            raise InputError(f"row {i} of the matrix has {len(row)} entries, the matrix has {n} rows")
-    return tuple(tuple(_read_entry(entry, i, j) for j, entry in enumerate(row)) for i, row in enumerate(rows))
-
-
-def _read_entry(node: ast.expr, i: int, j: int) -> int:
-    value = _constant(node)
-    if type(value) is not int or value not in (0, 1):
-        raise InputError(f"row {i} column {j} of the matrix must be 0 or 1, not {_source(node)}")
-    if value and j <= i:
-        raise InputError(f"the matrix is not upper triangular: row {i} column {j} must be 0")
-    return value
-
-
-def _read_ops(node: ast.expr, n: int) -> Ops:
-    items = _items(node, "ops")
-    if len(items) != n:
-        raise InputError(f"ops has {len(items)} entries, the matrix has {n} rows")
-    names = [_constant(item) for item in items]
-    for place, right in ((0, INPUT), (n - 1, OUTPUT)):
-        if names[place] != right:
-            raise InputError(f"entry {place} of ops must be {right!r}, not {_source(items[place])}")
-    for place in range(1, n - 1):
-        if names[place] not in OPS:
-            hint = did_you_mean(str(names[place]), list(OPS))
-            raise InputError(f"entry {place} of ops is {_source(items[place])}, not an operation: {hint}")
-    return tuple(OPS.index(name) for name in names[1:-1])
-
-
-def _items(node: ast.expr, what: str) -> list[ast.expr]:
-    if not isinstance(node, ast.List | ast.Tuple):
-        raise InputError(f"{what} must be a list, not {_source(node)}")
-    return node.elts
-
-
-def _constant(node: ast.expr) -> Any:
-    """The number or string that is written there, or None."""
-    if isinstance(node, ast.Name):
-        return CONSTANTS.get(node.id)
-    return node.value if isinstance(node, ast.Constant) else None
-
-
-def _source(node: ast.expr) -> str:
-    """What the user wrote there, shortened."""
-    try:
-        return _shown(ast.unparse(node))
-    except (RecursionError, ValueError):  # deep nesting; a number of thousands of digits
-        return "that"
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 NB101 = NB101Space(

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from initio.errors import InputError, did_you_mean
-from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Mixed, NetworkSettings, Op
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Mixed, NetworkSettings, Op, reached
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, GraphSpace
-from initio.spaces.nb101 import MAX_VERTICES, NB101, OPS, PROJECTION, Matrix, Ops, read_spec, vertex_channels
+from initio.spaces.modelspec import MAX_VERTICES, OPS, Matrix, Ops, read_spec
+from initio.spaces.nb101 import NB101, PROJECTION, vertex_channels
 
 FILLER = OPS.index("conv1x1-bn-relu")  # of the isolated vertex that fills S1 and S2 up to 7 vertices
 
@@ -82,7 +83,7 @@ class NB1Shot1Space(GraphSpace):
             matrix = tuple((*row[: n + 1], row[-1]) for row in (*matrix[: n + 1], matrix[-1]))
             ops = ops[:n]
         if len(matrix) != n + 2:
-            filled = " (7 with an isolated one before the output)" if n + 2 < MAX_VERTICES else ""
+            filled = " (7 with an isolated one before the output)" * (n + 2 < MAX_VERTICES)
             raise InputError(f"a cell of {self.name} has {n + 2} vertices{filled}, not {len(matrix)}")
         choices = []
         for v, degree in enumerate(self.n_parents, start=1):
@@ -97,9 +98,10 @@ class NB1Shot1Space(GraphSpace):
         choices = self.check(arch).choices
         out = len(self.n_parents)
         rows = [[0] * MAX_VERTICES for _ in range(MAX_VERTICES)]
-        for v, choice in enumerate(choices[:out], start=1):
-            for parent in self.decisions[v - 1].options[choice].split(","):
-                rows[int(parent)][v if v < out else -1] = 1
+        columns = (*range(1, out), -1)  # the output stays last when isolated vertices fill the matrix
+        for column, decision, choice in zip(columns, self.decisions[:out], choices[:out], strict=True):
+            for parent in decision.options[choice].split(","):
+                rows[int(parent)][column] = 1
         filler = (FILLER,) * (MAX_VERTICES - 2 - self.n_blocks)
         return tuple(map(tuple, rows)), (*choices[out:], *filler)
 
@@ -129,37 +131,60 @@ class NB1Shot1Space(GraphSpace):
         return NB101.stacked(lambda c_in, c_out: self._mixed_cell(arch, c_in, c_out), settings)
 
     def _mixed_cell(self, arch: Architecture, c_in: int, c_out: int) -> Graph:
-        combinations_of = [
-            [tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[: self.n_blocks + 1]
-        ]
         out = len(self.n_parents)
-        live = {out}
-        for v in reversed(range(1, out + 1)):
-            if v in live:
-                live.update(combinations_of[v - 1][arch.choices[v - 1]])
+        parents_of = [[tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[:out]]
+        chosen = [(), *(options[choice] for options, choice in zip(parents_of, arch.choices[:out], strict=True))]
+        live = sorted(reached([out], chosen.__getitem__) | {0})
         matrix, _ = NB101.pruned(self.to_nb101(arch))
-        width = dict(zip(sorted(live), vertex_channels(matrix, c_in, c_out), strict=True))
+        width = dict(zip(live, vertex_channels(matrix, c_in, c_out), strict=True))
         cell = Builder()
         value: dict[int, int] = {}
-        for v in sorted(live - {0}):
-            c, found = width[v], {}  # vertex -> its value, as v may read it
-            for w in sorted(live & set(range(1, v))):
-                if v == out or width[w] == c:
-                    found[w] = value[w]
-                elif width[w] > c:
-                    found[w] = cell(f"edge_{w}_{v}", Op("truncate", width[w], c), value[w])
-            found[0] = cell(f"project_{v}", Op(PROJECTION, c_in, c), 0)
-            options, places = [], []
-            for parents in combinations_of[v - 1]:
-                fits = found.keys() >= set(parents) and (v < out or sum(width[w] for w in parents if w) == c)
-                options.append(_joined(parents, c, concat=v == out) if fits else Op(ZERO, c, c))
-                places.append(tuple(place for place, w in enumerate(found) if w in parents) if fits else ())
-            mixed = Mixed("mixed", c, c, categorical=v - 1, options=tuple(options), places=tuple(places))
-            value[v] = cell("output" if v == out else f"sum_{v}", mixed, *found.values())
-            if v < out:
-                ops = tuple(Op(op, c, c) for op in OPS)
-                value[v] = cell(f"vertex_{v}", Mixed("mixed", c, c, categorical=out + v - 1, options=ops), value[v])
-        return cell.graph(value[out])
+        for v in live[1:-1]:
+            found = _readable(cell, v, width, value)
+            fits = [found.keys() >= set(parents) for parents in parents_of[v - 1]]
+            summed = cell(f"sum_{v}", _mixed(v, parents_of[v - 1], fits, found, width[v]), *found.values())
+            ops = tuple(Op(op, width[v], width[v]) for op in OPS)
+            choice = Mixed("mixed", width[v], width[v], categorical=out + v - 1, options=ops)
+            value[v] = cell(f"vertex_{v}", choice, summed)
+        found = value | {0: cell(f"project_{out}", Op(PROJECTION, c_in, c_out), 0)}
+        fits = [  # what is concatenated must have the output's width
+            found.keys() >= set(parents) and sum(width[w] for w in parents if w) == c_out for parents in parents_of[-1]
+        ]
+        last = _mixed(out, parents_of[-1], fits, found, c_out, concat=True)
+        return cell.graph(cell("output", last, *found.values()))
+
+
+def _readable(cell: Builder, v: int, width: dict[int, int], value: dict[int, int]) -> dict[int, int]:
+    """The earlier vertices that are wide enough for v, with their values cut to its width; the input comes last."""
+    found = {}
+    for w in value:
+        if width[w] == width[v]:
+            found[w] = value[w]
+        elif width[w] > width[v]:
+            found[w] = cell(f"edge_{w}_{v}", Op("truncate", width[w], width[v]), value[w])
+    return found | {0: cell(f"project_{v}", Op(PROJECTION, width[0], width[v]), 0)}
+
+
+def _mixed(
+    v: int,
+    options: Sequence[tuple[int, ...]],
+    fits: Sequence[bool],
+    found: dict[int, int],
+    c: int,
+    *,
+    concat: bool = False,
+) -> Mixed:
+    """One combination of parents; those that do not fit are `none`."""
+    ops: list[Op | Graph] = []
+    places: list[tuple[int, ...]] = []
+    for parents, fit in zip(options, fits, strict=True):
+        if fit:
+            ops.append(_joined(parents, c, concat=concat))
+            places.append(tuple(place for place, w in enumerate(found) if w in parents))
+        else:
+            ops.append(Op(ZERO, c, c))
+            places.append(())
+    return Mixed("mixed", c, c, categorical=v - 1, options=tuple(ops), places=tuple(places))
 
 
 def _joined(parents: Sequence[int], c: int, *, concat: bool) -> Op | Graph:
@@ -171,7 +196,9 @@ def _joined(parents: Sequence[int], c: int, *, concat: bool) -> Op | Graph:
         return Op(SUM, c, c)
     join = Builder(len(parents))
     both = join("concat", Op(CONCAT, c, c), *range(blocks))
-    return join.graph(join("sum", Op(SUM, c, c), both, blocks) if 0 in parents else both)
+    if 0 in parents:
+        both = join("sum", Op(SUM, c, c), both, blocks)
+    return join.graph(both)
 
 
 def _isolated(matrix: Matrix, v: int) -> bool:

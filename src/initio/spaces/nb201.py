@@ -10,7 +10,7 @@ from functools import cache
 from itertools import permutations, product
 
 from initio.errors import InputError, did_you_mean
-from initio.networks.graphs import SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune
+from initio.networks.graphs import IDENTITY, SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune, reached
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
@@ -84,7 +84,9 @@ class NB201Space(GraphSpace):
 
         def cell(c: int) -> Graph:
             graph = cell_graph(arch, c)
-            return prune(graph) if settings.prune else graph
+            if settings.prune:
+                graph = prune(graph)
+            return graph
 
         return self._stacked(cell, settings)
 
@@ -137,7 +139,7 @@ def _cell(edges: Sequence[Op]) -> Graph:
 
 
 def _kind(op: int) -> str:
-    return "identity" if OPS[op] == "skip_connect" else OPS[op]
+    return {"skip_connect": IDENTITY}.get(OPS[op], OPS[op])
 
 
 def paper_key(choices: tuple[int, ...]) -> str:
@@ -148,14 +150,17 @@ def paper_key(choices: tuple[int, ...]) -> str:
     """
     nodes = ["0"]
     for node in (1, 2, 3):
-        terms = []
-        for (source, target), op in zip(EDGES, choices, strict=True):
-            if target == node:
-                zero = OPS[op] == "none" or nodes[source] == "#"
-                skip = OPS[op] == "skip_connect"
-                terms.append("#" if zero else nodes[source] if skip else f"({nodes[source]})@{OPS[op]}")
-        nodes.append("+".join(sorted(terms)))
+        edges = [(nodes[s], OPS[op]) for (s, t), op in zip(EDGES, choices, strict=True) if t == node]
+        nodes.append("+".join(sorted(_paper_term(source, op) for source, op in edges)))
     return nodes[-1]
+
+
+def _paper_term(source: str, op: str) -> str:
+    if op == "none" or source == "#":
+        return "#"
+    if op == "skip_connect":
+        return source
+    return f"({source})@{op}"
 
 
 Sum = tuple[tuple[int, int], ...]  # (term, how often), sorted; term −1 is the cell's input
@@ -180,23 +185,19 @@ def graph_key(choices: tuple[int, ...]) -> Key:
                 total += nodes[source]
                 continue
             term = (OPS[op], tuple(sorted(nodes[source].items())))
-            if OPS[op] != "avg_pool_3x3" or term not in terms:
+            if OPS[op] == "avg_pool_3x3" and term in terms:
+                total[terms.index(term)] += 1
+            else:
                 terms.append(term)
                 total[len(terms) - 1] += 1
-            else:
-                total[terms.index(term)] += 1
         nodes.append(total)
     return _renamed(terms, tuple(sorted(nodes[3].items())))
 
 
 def _renamed(terms: list[tuple[str, Sum]], output: Sum) -> Key:
     """The smallest way to number the live terms; only terms that unfold to the same expression can change places."""
-    live: set[int] = set()
-    todo = [term for term, _ in output]
-    while todo:
-        if (term := todo.pop()) >= 0 and term not in live:
-            live.add(term)
-            todo += [source for source, _ in terms[term][1]]
+    sums = {-1: (), **{term: sources for term, (_, sources) in enumerate(terms)}}
+    live = reached((term for term, _ in output), lambda term: [source for source, _ in sums[term]]) - {-1}
     unfolded: dict[int, str] = {-1: "x"}
     for term in sorted(live):
         op, sources = terms[term]

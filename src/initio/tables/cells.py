@@ -12,8 +12,9 @@ import numpy as np
 
 from initio.records import Architecture
 from initio.spaces import NB101
+from initio.spaces.dags import PAIRS
+from initio.spaces.modelspec import MAX_VERTICES, OPS
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.spaces.nb101 import MAX_VERTICES, OPS, PAIRS
 
 INNER = MAX_VERTICES - 2
 LAST_COLUMN = len(PAIRS) - (MAX_VERTICES - 1)  # the place of the first edge into the output

@@ -17,8 +17,8 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.spaces import NB101, GraphSpace, get_space
+from initio.spaces.modelspec import MAX_VERTICES, OPS
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.spaces.nb101 import MAX_VERTICES, OPS
 from initio.tables.base import NoValidation, Table
 from initio.tables.cells import INNER, architectures, as_architectures, class_keys, words_of_rows, words_of_space
 from initio.tables.compact import Arrays, CompactTable, Row, Rows

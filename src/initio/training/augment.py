@@ -18,24 +18,27 @@ PADDING = 8  # a side is padded by its 8th part: 4 pixels for 32, as is usual
 Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
 
 
-def augmentation(kind: Augment, shape: tuple[int, ...]) -> Augmentation | None:
-    """What `kind` means for inputs of this shape; None leaves them as they are.
+def augmentation(kind: Augment, shape: tuple[int, ...]) -> Augmentation:
+    """What `kind` means for inputs of this shape.
 
-    >>> augmentation("auto", (3, 32, 32)) is crop_flip, augmentation("auto", (1, 28, 28)) is crop
-    (True, True)
-    >>> augmentation("auto", (1, 8, 8)), augmentation("auto", (64,))
-    (None, None)
+    >>> [augmentation("auto", shape).__name__ for shape in ((3, 32, 32), (1, 28, 28), (1, 8, 8), (64,))]
+    ['crop_flip', 'crop', 'keep', 'keep']
     """
     images = len(shape) == 3
     if kind == "auto":
+        kind = "crop-flip"
         if not images or min(shape[1:]) < LEAST_PIXELS:
-            return None
-        return crop_flip if shape[0] >= 3 else crop
-    if kind == "none":
-        return None
-    if not images:
+            kind = "none"
+        elif shape[0] < 3:
+            kind = "crop"  # a mirrored digit is another one
+    if kind != "none" and not images:
         raise InputError(f"augment={kind!r} needs images, but inputs have shape {shape}: take 'none'")
-    return crop_flip if kind == "crop-flip" else crop
+    return AUGMENTATIONS[kind]
+
+
+def keep(x: Tensor, rng: np.random.Generator) -> Tensor:
+    """Leaves images as they are."""
+    return x
 
 
 def crop_flip(x: Tensor, rng: np.random.Generator) -> Tensor:
@@ -56,3 +59,6 @@ def crop(x: Tensor, rng: np.random.Generator) -> Tensor:
     for i, (y0, x0) in enumerate(zip(top.tolist(), left.tolist(), strict=True)):
         out[i] = padded[i, :, y0 : y0 + height, x0 : x0 + width]
     return out
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {"crop-flip": crop_flip, "crop": crop, "none": keep}

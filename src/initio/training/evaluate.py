@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -18,11 +17,11 @@ from initio.errors import InputError
 from initio.files import write_text
 from initio.networks.build import GraphModule
 from initio.records import Architecture, Observation, Query
-from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.spaces import NetworkSettings, Space, get_space
 from initio.training.fit import Examples, Fitted, OnNote, OnProgress, fit
 from initio.training.settings import TrainingSettings
 
-FORMAT = 1  # of the files; a change of what a training computes changes it too
+FORMAT = 2  # of the files; a change of what a training computes changes it too
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class Training:
     Args:
         space: of the architectures that will be asked for.
         data: what to learn; noise is refused. A seeded share of each class is held out for validation.
-        network: the size of the networks; shape and classes are the data's.
+        network: the size of the networks, where not that of the space for training; shape and classes are the data's.
         settings: how to train.
         seed: of the split, the weights, the order of samples and augmentation.
         folder: where checkpoints and answers live; None keeps nothing.
@@ -56,10 +55,15 @@ class Training:
     def __post_init__(self) -> None:
         if isinstance(self.data, Noise):
             raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
-        network = replace(self.network, classes=self.data.classes, shape=self.data.shape)
-        if isinstance(self.space, GraphSpace):
-            network = self.space.resolve(network)
-        object.__setattr__(self, "network", network)
+        size = self.space.sizes.training
+        network = replace(
+            self.network,
+            channels=self.network.channels or size.channels,
+            cells=self.network.cells or size.cells,
+            classes=self.data.classes,
+            shape=self.data.shape,
+        )
+        object.__setattr__(self, "network", self.space.resolve(network))
 
     @cached_property
     def examples(self) -> Examples:
@@ -70,12 +74,14 @@ class Training:
     def __call__(self, query: Query) -> Observation:
         """Trains, or goes on, or remembers."""
         fitted = self.fit(query)
-        return Observation(fitted.accuracy, fitted.seconds)
+        return Observation(fitted.accuracy, fitted.seconds, fitted.flag)
 
     def fit(self, query: Query) -> Fitted:
         """The same with all that is known of the training."""
         arch = self._representative(self.space.check(query.architecture))
-        settings = self.settings if query.epochs is None else replace(self.settings, epochs=query.epochs)
+        settings = self.settings
+        if query.epochs is not None:
+            settings = replace(settings, epochs=query.epochs)
         identity = self._identity(arch, settings)
         stem = hashlib.sha256(identity.encode()).hexdigest()[:16]
         if self.folder is None:
@@ -90,9 +96,13 @@ class Training:
 
     def build(self, arch: Architecture) -> nn.Module:
         """The network of an architecture, as every training of it begins."""
-        home = self.space if arch.space == self.space.name else get_space(arch.space)
-        network = home.build(arch, self.network, seed=self.seed)
-        return network.to(memory_format=torch.channels_last) if _may_be_channels_last(network) else network  # type: ignore[call-overload]
+        space = self.space
+        if arch.space != space.name:  # the representative of an nb1shot1 cell is an nb101 cell
+            space = get_space(arch.space)
+        network = space.build(arch, self.network, seed=self.seed)
+        if _may_be_channels_last(network):
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
 
     def _train(self, arch: Architecture, settings: TrainingSettings, identity: str, checkpoint: Path | None) -> Fitted:
         return fit(
@@ -108,7 +118,9 @@ class Training:
 
     def _representative(self, arch: Architecture) -> Architecture:
         """What is trained; representatives are equal to their architecture only where dead operations are pruned."""
-        return self.space.canonical(arch) if self.network.prune else arch
+        if self.network.prune:
+            return self.space.canonical(arch)
+        return arch
 
     def _identity(self, arch: Architecture, settings: TrainingSettings) -> str:
         """All that decides the weights, as JSON."""
@@ -152,7 +164,10 @@ def read_answer(path: Path, identity: str) -> Fitted | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["training"] != json.loads(identity):
             return None
-        fitted = Fitted(float(document["accuracy"]), float(document["seconds"]), str(document["diverged"]))
+        accuracy, seconds, flag = document["accuracy"], float(document["seconds"]), str(document["flag"])
+        Observation(accuracy, seconds, flag)  # has a value that is a number, or a flag
+        if accuracy is not None and not 0 <= accuracy <= 100:
+            return None
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    return fitted if 0 <= fitted.accuracy <= 100 and 0 <= fitted.seconds < math.inf else None
+    return Fitted(accuracy, seconds, flag)

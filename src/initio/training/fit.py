@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from initio.autodiff.threads import one_thread
 from initio.data import Dataset
 from initio.data.draw import AUGMENT, LAYERS, ORDER, SPLIT, SUBSET, generator
 from initio.data.split import stratified
@@ -48,11 +49,11 @@ OnNote = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training ends with."""
+    """What a training ends with; one that diverged has no accuracy but a flag that says so."""
 
-    accuracy: float  # validation, in percent
+    accuracy: float | None  # validation, in percent
     seconds: float
-    diverged: str = ""  # why the accuracy is chance level, if it is
+    flag: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +116,7 @@ class _Trainer:
     settings: TrainingSettings
     seed: int
     optimizer: torch.optim.Optimizer
-    on_progress: OnProgress | None
+    on_progress: OnProgress
     start: float = field(default_factory=time.perf_counter)
 
     @property
@@ -134,29 +135,27 @@ class _Trainer:
         begin = time.perf_counter()
         self.network.train()
         for batch, numbers in enumerate(torch.from_numpy(order).tensor_split(self.batches)):
-            x, y = self.examples.x[numbers], self.examples.y[numbers]
-            x = augment(x, noise) if augment else x
+            x, y = augment(self.examples.x[numbers], noise), self.examples.y[numbers]
             step = epoch * self.batches + batch
-            self._learning_rate(0.5 * self.settings.lr * (1 + math.cos(math.pi * step / total)))
+            self._learning_rate(self.settings.lr / 2 * (1 + math.cos(math.pi * step / total)))  # η_t, docs/training.md
             with _layers_draw_from(layers + batch):
                 loss, outputs = self._update(x, y)
             if not math.isfinite(loss):
                 raise _DivergedError(f"the loss is not finite in epoch {epoch + 1}, update {batch + 1}")
             average.add(loss, outputs, y)
-            if self.on_progress:
-                now = time.perf_counter()
-                self.on_progress(
-                    TrainingProgress(
-                        epoch=epoch + 1,
-                        epochs=self.settings.epochs,
-                        batch=batch + 1,
-                        batches=self.batches,
-                        loss=average.loss / average.seen,
-                        accuracy=100 * average.correct / average.seen,
-                        seconds=before + now - self.start,
-                        left=(now - begin) / (batch + 1) * (total - step - 1),
-                    )
+            now = time.perf_counter()
+            self.on_progress(
+                TrainingProgress(
+                    epoch=epoch + 1,
+                    epochs=self.settings.epochs,
+                    batch=batch + 1,
+                    batches=self.batches,
+                    loss=average.loss / average.seen,
+                    accuracy=100 * average.correct / average.seen,
+                    seconds=before + now - self.start,
+                    left=(now - begin) / (batch + 1) * (total - step - 1),
                 )
+            )
 
     def _learning_rate(self, lr: float) -> None:
         for group in self.optimizer.param_groups:
@@ -175,12 +174,14 @@ class _Trainer:
         return loss.item(), outputs.detach()
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        found = self.network(x)
-        outputs, auxiliary = found if isinstance(found, tuple) else (found, None)
+        outputs, auxiliary = self.network(x), None
+        if isinstance(outputs, tuple):
+            outputs, auxiliary = outputs
         expected = (len(x), self.examples.classes)
-        if not isinstance(outputs, Tensor) or outputs.shape != expected:
-            shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-            raise InputError(f"the network must give outputs of shape {expected} for this data, not {shape}")
+        shape = tuple(getattr(outputs, "shape", ()))
+        if not isinstance(outputs, Tensor) or shape != expected:
+            given = shape or type(outputs).__name__
+            raise InputError(f"the network must give outputs of shape {expected} for this data, not {given}")
         return outputs, auxiliary
 
     @torch.inference_mode()
@@ -218,7 +219,7 @@ def fit(
 
     The result depends on (network, examples, settings, seed) alone. With `checkpoint`, the state is written there after
     each epoch, and a call that finds it goes on to the same accuracy, to the last bit on the same machine; `identity`
-    says which training it is. A training whose loss is not finite ends at once: its accuracy is that of guessing.
+    says which training it is. A training whose loss is not finite ends at once, without an accuracy.
 
     Args:
         network: as it is at initialisation.
@@ -230,7 +231,8 @@ def fit(
         on_progress: hears of each update.
         on_note: hears a sentence about a checkpoint that was not usable and about divergence.
     """
-    say = on_note or (lambda _: None)
+    say: OnNote = on_note or (lambda _: None)
+    show: OnProgress = on_progress or (lambda _: None)
     parameters = [p for p in network.parameters() if p.requires_grad]
     if not parameters:
         raise InputError("the network has no parameters that could be trained")
@@ -249,7 +251,7 @@ def fit(
             done, before = saved.epoch, saved.seconds
         except UnusableError as reason:
             say(f"the checkpoint {str(checkpoint)!r} is not used, the training starts over: {reason}")
-    trainer = _Trainer(network, examples, settings, seed, optimizer, on_progress)
+    trainer = _Trainer(network, examples, settings, seed, optimizer, show)
     with one_thread():
         try:
             for epoch in range(done, settings.epochs):
@@ -261,21 +263,9 @@ def fit(
                     checkpoints.save(checkpoint, state)
             return Fitted(trainer.accuracy(), trainer.seconds(before))
         except _DivergedError as reason:
-            chance = 100 / examples.classes
-            why = f"the training diverged, {reason}: its accuracy counts as that of guessing, {chance:.3g} %"
-            say(why)
-            return Fitted(chance, trainer.seconds(before), why)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Several threads would add in another order, and thin networks are no faster with them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+            flag = f"the training diverged: {reason}"
+            say(flag)
+            return Fitted(None, trainer.seconds(before), flag)
 
 
 @contextmanager

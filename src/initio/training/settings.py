@@ -63,11 +63,15 @@ class TrainingSettings:
 
 def _between(name: str, value: object, low: float, high: float, *, open_left: bool = False) -> None:
     """Refuses what is not a number in [low, high), or in (low, high)."""
-    number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else value
-    if not low <= number < high or (open_left and number == low):
-        start = "above" if open_left else "at least"
-        end = "" if high == math.inf else f" and below {high}"
-        raise InputError(f"the {name} must be a number {start} {low}{end}, not {value!r}")
+    inside = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
+    if inside and not (open_left and value == low):
+        return
+    limits = f"at least {low}"
+    if open_left:
+        limits = f"above {low}"
+    if high < math.inf:
+        limits += f" and below {high}"
+    raise InputError(f"the {name} must be a number {limits}, not {value!r}")
 
 
 def small_network(space: Space, *, channels: int | None = None, cells: int | None = None) -> NetworkSettings:

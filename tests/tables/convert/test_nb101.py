@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from initio import InputError
 from initio.records import Query
 from initio.spaces import NB101
-from initio.spaces.nb101 import from_bits
+from initio.spaces.dags import from_bits
 from initio.tables import open_compact, open_table
 from initio.tables.convert import convert
 from initio.tables.convert.nb101 import nb101_arrays

@@ -1,230 +1,229 @@
-"""Cell classes: one for each distinct cell of a network, with its widths as arguments."""
+"""Cells as code: a class for each distinct cell of a network, with its widths as arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from initio.networks.export.expressions import Call, Values, express
-from initio.networks.export.forward import write_forward
-from initio.networks.export.modules import Written
-from initio.networks.export.wiring import Line, Wiring, merge
+from initio.networks.export.layers import BODY, OperationCode
+from initio.networks.export.widths import Width
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Op, Step, reached
 
 MAX_CHANGES = 2  # layers in which a cell may differ from another one to be written as its subclass
+MAX_INLINE = 40  # characters of a value that is written where it is read
+INPUTS = {1: ("x",), 2: ("before", "last")}  # of a cell's `forward`, by their number
+INPUT_WIDTHS = {1: ("c_in",), 2: ("c_before", "c_last")}
+Operations = Callable[[Op], OperationCode]
 
-Operations = Callable[[Line], Written]
+
+# --- the graph as it is written ---------------------------------------------------------------------------------------
+
+
+def folded(graph: Graph) -> Graph:
+    """The same graph without steps that need no code: identities, sums of one value, zeros in sums."""
+    built, value, zeros = Builder(graph.n_inputs), {i: i for i in range(graph.n_inputs)}, set[int]()
+    for number, step in enumerate(graph.steps, start=graph.n_inputs):
+        op, kind, inputs = step.op, kind_of(step), tuple(value[i] for i in step.inputs)
+        if isinstance(op, Graph):
+            op = folded(op)
+        if kind == SUM:
+            inputs = tuple(i for i in inputs if i not in zeros) or inputs[:1]
+        if kind in (IDENTITY, SUM) and len(inputs) == 1:
+            value[number] = inputs[0]
+            continue
+        value[number] = built(step.name, op, *inputs)
+        if kind == ZERO:
+            zeros.add(value[number])
+    auxiliary = None
+    if graph.auxiliary is not None:
+        auxiliary = value[graph.auxiliary]
+    return built.graph(value[graph.output], auxiliary)
+
+
+def kind_of(step: Step) -> str:
+    """The kind of a step's operation; nothing for a cell."""
+    return getattr(step.op, "kind", "")
+
+
+def _read(graph: Graph) -> dict[int, Step]:
+    """The steps that the output depends on, by the numbers of their values."""
+    steps = dict(enumerate(graph.steps, start=graph.n_inputs))
+    live = reached([graph.output], lambda number: steps[number].inputs if number in steps else ())
+    return {number: step for number, step in steps.items() if number in live}
+
+
+def write_forward(graph: Graph) -> list[str]:
+    """The statements of `forward`: a value is named after its step, unless it is short and read once."""
+    steps, texts = _read(graph), dict(enumerate(INPUTS[graph.n_inputs]))
+    reads = [(i, kind_of(step)) for step in steps.values() for i in step.inputs]
+    readers = Counter(i for i, _ in reads)
+    lines = []
+    for number, step in steps.items():
+        inputs, kind = [texts[i] for i in step.inputs], kind_of(step)
+        listed = ", ".join(inputs)
+        structure = {SUM: " + ".join(inputs), CONCAT: f"torch.cat([{listed}], dim=1)"}
+        texts[number] = structure.get(kind, f"self.{step.name}({listed})")
+        # A sum within a sum would be added up in another order, and a list reads best with names.
+        named = (number, CONCAT) in reads or (kind == SUM and (number, SUM) in reads)
+        if number != graph.output and (named or readers[number] > 1 or len(texts[number]) > MAX_INLINE):
+            lines.append(f"{step.name} = {texts[number]}")
+            texts[number] = step.name
+    return [*lines, f"return {texts[graph.output]}"]
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class CellClass:
-    """A cell as code: its name, its definition, and for each of its arguments what every instance passes."""
+class CellCode:
+    """A cell's class; a subclass of another one has only the layers that differ."""
 
     name: str
-    definition: str
-    arguments: Mapping[str, Values]
+    about: str
+    arguments: tuple[str, ...]
+    layers: dict[str, str]
+    forward: list[str]  # its head and its statements
+    base: str = "nn.Module"
 
+    def definition(self) -> str:
+        """The class as code."""
+        typed = ["self", *(f"{name}: int" for name in self.arguments)]
+        head = [f"class {self.name}({self.base}):", f'    """{self.about}"""']
+        init = ["", f"    def __init__({', '.join(typed)}) -> None:", f"{BODY}super().__init__()"]
+        layers = [f"{BODY}self.{name} = {code}" for name, code in self.layers.items()]
+        if self.base != "nn.Module":
+            init[-1] = f"{BODY}super().__init__({', '.join(self.arguments)})"
+            return "\n".join([*head, *init, *layers])
+        if not layers:
+            init = []
+        return "\n".join([*head, *init, *layers, "", *self.forward])
 
-def write_cells(instances: Sequence[Wiring], write: Operations) -> tuple[list[CellClass], list[tuple[int, int]]]:
-    """The classes, and for each instance its class and its place among that class' instances."""
-    groups: dict[Hashable, dict[Hashable, list[int]]] = {}
-    for number, instance in enumerate(instances):
-        groups.setdefault(instance.key(kinds=False), {}).setdefault(instance.key(), []).append(number)
-    halving = any(_halves(instance) for instance in instances)
-    classes: list[CellClass] = []
-    places: dict[int, tuple[int, int]] = {}
-    for group in groups.values():
-        kinds = sorted(group.values(), key=lambda numbers: _follows_reduction(instances[numbers[0]]))
-        members = [instances[number] for numbers in kinds for number in numbers]
-        known = _arguments(members, write)
-        cells = iter(range(len(members)))
-        base: _Body | None = None
-        for numbers in kinds:
-            body = _Body.of(merge(members), instances[numbers[0]], known, write)
-            name = _unique(_name(instances[numbers[0]], halving), [cell.name for cell in classes])
-            width = len(members[0].c_out)
-            own = [next(cells) for _ in numbers]
-            arguments = {
-                key: tuple(v for cell in own for v in values[cell * width : (cell + 1) * width])
-                for key, values in known.items()
-            }
-            changed = body.changes(base) if base else None
-            definition = body.define(name) if changed is None or base is None else base.derive(name, changed)
-            base = base or replace(body, name=name)
-            places |= {number: (len(classes), place) for place, number in enumerate(numbers)}
-            classes.append(CellClass(name, definition, arguments))
-    return classes, [places[number] for number in range(len(instances))]
-
-
-def input_names(wiring: Wiring) -> tuple[str, ...]:
-    """The arguments of a cell's `forward`."""
-    return ("x0",) if wiring.n_inputs == 1 else ("before", "last")[: wiring.n_inputs]
+    def derived(self, others: Sequence[CellCode]) -> CellCode:
+        """A subclass of one of the others instead, if one is nearly the same."""
+        for other in others:
+            if (self.arguments, self.forward, *self.layers) == (other.arguments, other.forward, *other.layers):
+                changed = {name: code for name, code in self.layers.items() if other.layers[name] != code}
+                if len(changed) <= MAX_CHANGES:
+                    about = "The same cell behind one that halved the resolution."
+                    return replace(self, about=about, layers=changed, base=other.name)
+        return self
 
 
 @dataclass(frozen=True)
-class _Body:
-    """What stands in a cell's class."""
+class _Layer:
+    """A module of a cell; `source` is the cell's input that it reads, if it reads one."""
 
-    arguments: tuple[str, ...]
-    layers: Mapping[str, Call]
-    forward: tuple[str, ...]
-    inputs: tuple[str, ...]
-    about: str
-    unread: frozenset[str]
-    name: str = ""
+    name: str
+    op: Op
+    code: OperationCode
+    source: int | None
+    is_read: bool
 
-    @classmethod
-    def of(cls, widths: Wiring, kinds: Wiring, known: Mapping[str, Values], write: Operations) -> _Body:
-        """The cell with the widths of its whole group and the operations of its own kind."""
-        layers: dict[str, Call] = {}
-        live = {kinds.line(n).name for n in kinds.live() if n >= kinds.n_inputs}
-        for line, own in zip(widths.lines, kinds.lines, strict=True):
-            for cut, read in zip(line.cuts, line.read, strict=True):
-                if cut:
-                    layers[cut] = Call("Truncate", (_expressed(read, known),))
-            if own.is_module and (line.name in live or write(own).symbols):  # unread poolings have nothing to keep
-                ordered = _ordered(line, widths, known)
-                c_in, c_out = (_expressed_or_nothing(values, ordered) for values in (line.c_in, line.c_out))
-                layers[line.name] = write(own).at(c_in, c_out, own.stride)
-        inputs = input_names(widths)
-        return cls(
-            tuple(known),
-            layers,
-            tuple(write_forward(replace(widths, lines=_with_kinds(widths, kinds)), inputs)),
-            inputs,
-            _about(kinds),
-            frozenset(name for name in layers if name not in live and any(name == line.name for line in kinds.lines)),
+    def widths(self) -> dict[str, Width]:
+        """Those that its code has to be given: c_in, c_out, both or none."""
+        sides = {"c_in": self.op.c_in, "c_out": self.op.c_out}
+        return {s: width for s, width in sides.items() if f"{{{s}}}" in self.code.call and isinstance(width, Width)}
+
+    def text(self, names: Iterator[str]) -> str:
+        """The call that makes it, with the next names for its widths."""
+        sides = {"c_in": str(self.op.c_in), "c_out": str(self.op.c_out)}
+        sides |= {side: width.of(next(names)) for side, width in self.widths().items()}
+        return self.code.at(**sides, stride=self.op.stride) + "  # leads nowhere" * (not self.is_read)
+
+
+def write_cells(cells: Sequence[Graph], write: Operations) -> tuple[list[CellCode], list[str]]:
+    """The classes, and for each cell the call that makes it."""
+    groups: dict[object, list[int]] = {}
+    for number, cell in enumerate(cells):
+        groups.setdefault(_key(cell), []).append(number)
+    halving = any(_halves(cell) for cell in cells)
+    classes: list[CellCode] = []
+    calls = [""] * len(cells)
+    for numbers in sorted(groups.values(), key=lambda numbers: _follows_reduction(cells[numbers[0]])):
+        cell, layers = cells[numbers[0]], [list(_layers(cells[number], write)) for number in numbers]
+        given = [[width.base for layer in own for width in layer.widths().values()] for own in layers]
+        names = _argument_names(cell.n_inputs, layers[0], list(zip(*given, strict=True)))
+        arguments = tuple(dict.fromkeys(sorted(names, key=lambda name: name.startswith("channels"))))
+        name = _name(cell, halving)
+        if taken := sum(other.name.startswith(name) for other in classes):
+            name += str(taken + 1)
+        about = {True: "A cell that halves the resolution.", False: "A cell that keeps the resolution."}[_halves(cell)]
+        each = iter(names)
+        code = CellCode(
+            name, about, arguments, {layer.name: layer.text(each) for layer in layers[0]}, _forward_method(cell)
         )
-
-    def changes(self, base: _Body) -> dict[str, Call] | None:
-        """The layers that differ from the base's, None when that are too many for a subclass."""
-        changed = {name: call for name, call in self.layers.items() if base.layers[name] != call}
-        return changed if len(changed) <= MAX_CHANGES else None
-
-    def define(self, name: str) -> str:
-        """The class."""
-        text = [f"class {name}(nn.Module):", f'    """{self.about}"""', ""]
-        if self.layers:
-            text += [self._signature(), "        super().__init__()", *self._layers(self.layers), ""]
-        typed = ", ".join(f"{name}: Tensor" for name in self.inputs)
-        return "\n".join([*text, f"    def forward(self, {typed}) -> Tensor:", *self.forward])
-
-    def derive(self, name: str, changed: Mapping[str, Call]) -> str:
-        """A subclass in which some layers are others."""
-        return "\n".join(
-            [
-                f"class {name}({self.name}):",
-                '    """The same cell behind one that halved the resolution."""',
-                "",
-                self._signature(),
-                f"        super().__init__({', '.join(self.arguments)})",
-                *self._layers(changed),
-            ]
-        )
-
-    def _signature(self) -> str:
-        return f"    def __init__({', '.join(['self', *(f'{name}: int' for name in self.arguments)])}) -> None:"
-
-    def _layers(self, layers: Mapping[str, Call]) -> list[str]:
-        lines: list[str] = []
-        for name, call in layers.items():
-            written = call.lines(" " * 8, f"self.{name} = ")
-            if name in self.unread:
-                written[-1] += "  # leads nowhere"
-            lines += written
-        return lines
+        classes.append(code.derived(classes))
+        for number, bases in zip(numbers, given, strict=True):
+            base = dict(zip(names, bases, strict=True))
+            calls[number] = f"{name}({', '.join(base[argument] for argument in arguments)})"
+    return classes, calls
 
 
-def _with_kinds(widths: Wiring, kinds: Wiring) -> tuple[Line, ...]:
-    """Operations of one wiring, truncations of the other."""
-    return tuple(
-        replace(own, cuts=line.cuts, c_in=line.c_in, c_out=line.c_out)
-        for line, own in zip(widths.lines, kinds.lines, strict=True)
-    )
+def _key(cell: Graph) -> object:
+    """Equal for cells of one class: they differ in the widths that they are given."""
+
+    def form(width: int) -> object:
+        return getattr(width, "form", width)
+
+    steps = ((s.name, s.inputs, op.kind, op.stride, form(op.c_in), form(op.c_out)) for s, op in _operations(cell))
+    return cell.n_inputs, cell.output, tuple(steps)
 
 
-def _arguments(members: Sequence[Wiring], write: Operations) -> dict[str, Values]:
-    """The widths that a cell is built from.
+def _operations(cell: Graph) -> Iterator[tuple[Step, Op]]:
+    for step in cell.steps:
+        assert isinstance(step.op, Op), "a cell has no cells"
+        yield step, step.op
 
-    A single width is `channels`. Else each input's own width has a name; what is left is `channels` again when it is
-    one number, or shares of `c_out`.
+
+def _layers(cell: Graph, write: Operations) -> Iterator[_Layer]:
+    """The modules: those that are read, and those whose weights a state dict has."""
+    read = _read(cell)
+    for number, (step, op) in enumerate(_operations(cell), start=cell.n_inputs):
+        if op.kind in (SUM, CONCAT) or (op.kind == ZERO and number not in read):
+            continue
+        code, source = write(op), None
+        if step.inputs[0] < cell.n_inputs:
+            source = step.inputs[0]
+        if number in read or "{c_" in code.call:
+            yield _Layer(step.name, op, code, source, number in read)
+
+
+def _argument_names(n_inputs: int, layers: Sequence[_Layer], columns: Sequence[tuple[str, ...]]) -> list[str]:
+    """The name of each width; `columns` has what all cells of the class give for it.
+
+    A single width is `channels`. Else that of each input has a name of its own.
     """
-    whole = merge(members)
-    columns: dict[Values, None] = {}
-    read: dict[int, Values] = {}
-    for place, line in enumerate(whole.lines):
-        for cut, width in zip(line.cuts, line.read, strict=True):
-            if cut:
-                columns[width] = None
-        symbols = {s for member in members if member.lines[place].is_module for s in write(member.lines[place]).symbols}
-        if "c_in" in symbols:
-            columns[line.c_in] = None
-            if line.inputs[0] < whole.n_inputs and not line.cuts[0]:
-                read.setdefault(line.inputs[0], line.c_in)
-        if "c_out" in symbols:
-            columns[line.c_out] = None
-    if len(columns) <= 1:
-        return dict(zip(("channels",), columns, strict=False))
-    names = _width_names(whole)
-    known = {names[number]: read[number] for number in sorted(read)}
-    rest = [column for column in columns if column not in known.values()]
-    if len(rest) == 1:
-        known["channels"] = rest[0]
-    elif rest:
-        known["c_out"] = whole.c_out
-    for column in rest:
-        if express(column, known) is None:
-            known[f"c_{len(known)}"] = column
-    return known
+    if len(set(columns)) == 1:
+        return ["channels"] * len(columns)
+    names, others = [], dict[tuple[str, ...], str]()
+    sides = [(layer.source, side) for layer in layers for side in layer.widths()]
+    for (source, side), column in zip(sides, columns, strict=True):
+        if side == "c_in" and source is not None:
+            names.append(INPUT_WIDTHS[n_inputs][source])
+        else:
+            names.append(others.setdefault(column, f"channels{len(others) or ''}"))
+    return names
 
 
-def _ordered(line: Line, whole: Wiring, known: Mapping[str, Values]) -> Mapping[str, Values]:
-    """The known widths, first of all that of the input which the line reads: two inputs can be of one width."""
-    name = _width_names(whole)[line.inputs[0]] if line.inputs[0] < whole.n_inputs else ""
-    return {name: known[name], **known} if name in known else known
+def _forward_method(cell: Graph) -> list[str]:
+    typed = ["self", *(f"{name}: Tensor" for name in INPUTS[cell.n_inputs])]
+    return [f"    def forward({', '.join(typed)}) -> Tensor:", *(BODY + line for line in write_forward(cell))]
 
 
-def _width_names(cell: Wiring) -> tuple[str, ...]:
-    return ("c_in",) if cell.n_inputs == 1 else ("c_before", "c_last")
-
-
-def _expressed(values: Values, known: Mapping[str, Values]) -> str:
-    text = express(values, known)
-    assert text is not None
-    return text
-
-
-def _expressed_or_nothing(values: Values, known: Mapping[str, Values]) -> str:
-    """Operations that have no use for a width are not asked for it."""
-    return express(values, known) or ""
-
-
-def _follows_reduction(cell: Wiring) -> bool:
+def _follows_reduction(cell: Graph) -> bool:
     """Whether its first input has to be halved to fit to its second."""
-    strides = {line.inputs[0]: line.stride for line in cell.lines if line.inputs[0] < cell.n_inputs}
-    return cell.n_inputs == 2 and strides.get(0, 1) > strides.get(1, 1)
+    strides = {step.inputs: op.stride for step, op in _operations(cell)}
+    return cell.n_inputs == 2 and strides.get((0,), 1) > strides.get((1,), 1)
 
 
-def _halves(cell: Wiring) -> bool:
-    """Whether the output has a smaller resolution than the last input."""
-    scale: dict[int, int] = {cell.n_inputs - 1: 1}
-    for number, line in enumerate(cell.lines, start=cell.n_inputs):
-        if sources := [scale[i] for i in line.inputs if i in scale]:
-            scale[number] = line.stride * max(sources)
-    return scale.get(cell.output, 1) > 1
+def _halves(cell: Graph) -> bool:
+    """Whether its nodes have a smaller resolution than its last input."""
+    return any(op.stride > 1 for step, op in _operations(cell) if cell.n_inputs == 1 or step.inputs != (0,))
 
 
-def _name(cell: Wiring, halving: bool) -> str:
-    name = "ReductionCell" if _halves(cell) else "NormalCell" if halving else "Cell"
-    return name + ("AfterReduction" if _follows_reduction(cell) else "")
-
-
-def _about(cell: Wiring) -> str:
-    return "A cell that halves the resolution." if _halves(cell) else "A cell that keeps the resolution."
-
-
-def _unique(name: str, taken: Sequence[str]) -> str:
-    number = 2
-    unique = name
-    while unique in taken:
-        unique, number = f"{name}{number}", number + 1
-    return unique
+def _name(cell: Graph, halving: bool) -> str:
+    name = "Cell"
+    if halving:
+        name = {True: "ReductionCell", False: "NormalCell"}[_halves(cell)]
+    return name + "AfterReduction" * _follows_reduction(cell)

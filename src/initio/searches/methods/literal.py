@@ -134,7 +134,7 @@ class LiteralNasi:
         t = number - self.probes + 1
         rng = np.random.default_rng([seed, number])
         batch = problem.batch(int(rng.integers(2**31)))
-        g = noise(supernet.space.relaxation, rng)
+        g = noise(relaxed(problem.space).relaxation, rng)
         choices = [int(np.argmax(row)) for row in g]
         if t < 1:
             T, _ = _measure(supernet, batch, choices, all_options=False)

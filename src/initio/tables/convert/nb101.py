@@ -22,18 +22,22 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.spaces import NB101
-from initio.spaces.nb101 import INPUT, MAX_VERTICES, OPS, OUTPUT
+from initio.spaces.modelspec import INPUT, MAX_VERTICES, OPS, OUTPUT
 from initio.tables.convert.tfrecord import records
 
 HASHES_CHECKED = 200  # cells whose hash is computed again
 FULL = 108
-VARINT, DOUBLE, BYTES, FLOAT = 0, 1, 2, 5  # wire types
+LARGEST = 1e30  # beyond any accuracy or time, and within float32
+VARINT, BYTES = 0, 2  # wire types
+FLOATS = {1: struct.Struct("<d"), 5: struct.Struct("<f")}
 EVALUATIONS, PARAMETERS = 1, 2  # fields of ModelMetrics
 TIME, VALIDATION, TEST = 2, 4, 5  # fields of EvaluationData
 
 
 @dataclass
-class _Cell:
+class TrainedCell:
+    """A cell and what its trainings gave."""
+
     n_vertices: int
     adj_bits: int
     ops: list[int]
@@ -41,10 +45,17 @@ class _Cell:
     first: dict[int, tuple[float, float]] = field(default_factory=dict)  # epochs -> validation accuracy, seconds
     tests: list[float] = field(default_factory=list)  # of the full trainings
 
+    @property
+    def test(self) -> float:
+        """The mean over the full trainings, NaN if there was none."""
+        if not self.tests:
+            return math.nan
+        return math.fsum(self.tests) / len(self.tests)
+
 
 def nb101_arrays(path: Path) -> dict[str, np.ndarray]:
     """The table, rows sorted by hash."""
-    cells: dict[str, _Cell] = {}
+    cells: dict[str, TrainedCell] = {}
     for number, record in enumerate(records(path)):
         try:
             _add(cells, *json.loads(record))
@@ -55,7 +66,7 @@ def nb101_arrays(path: Path) -> dict[str, np.ndarray]:
     return _arrays([cells[name] for name in sorted(cells)], sorted(cells))
 
 
-def _arrays(cells: list[_Cell], hashes: list[str]) -> dict[str, np.ndarray]:
+def _arrays(cells: list[TrainedCell], hashes: list[str]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {
         "n_vertices": np.array([cell.n_vertices for cell in cells], np.int8),
         "adj_bits": np.array([cell.adj_bits for cell in cells], np.uint32),
@@ -63,8 +74,7 @@ def _arrays(cells: list[_Cell], hashes: list[str]) -> dict[str, np.ndarray]:
         "hash64": np.array([int(name[:16], 16) for name in hashes], np.uint64),
         "params": np.array([cell.params for cell in cells], np.int32),
     }
-    tests = [math.fsum(cell.tests) / len(cell.tests) if cell.tests else math.nan for cell in cells]
-    arrays[f"test_acc_{FULL}"] = np.array(tests, np.float32)
+    arrays[f"test_acc_{FULL}"] = np.array([cell.test for cell in cells], np.float32)
     nothing = (math.nan, math.nan)
     for epochs in sorted({epochs for cell in cells for epochs in cell.first}):
         both = np.array([cell.first.get(epochs, nothing) for cell in cells], np.float32)
@@ -72,7 +82,7 @@ def _arrays(cells: list[_Cell], hashes: list[str]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _add(cells: dict[str, _Cell], name: str, epochs: int, matrix: str, ops: str, metrics: str) -> None:
+def _add(cells: dict[str, TrainedCell], name: str, epochs: int, matrix: str, ops: str, metrics: str) -> None:
     """One training."""
     if not re.fullmatch("[0-9a-f]{32}", name):
         raise ValueError("its hash is not 32 hexadecimal digits")
@@ -88,7 +98,7 @@ def _add(cells: dict[str, _Cell], name: str, epochs: int, matrix: str, ops: str,
         cells[name].tests.append(100 * test)
 
 
-def _cell(name: str, matrix: str, ops: str, message: dict[int, list[Any]], *, check: bool) -> _Cell:
+def _cell(name: str, matrix: str, ops: str, message: dict[int, list[Any]], *, check: bool) -> TrainedCell:
     n = math.isqrt(len(matrix))
     names = ops.split(",")
     if n * n != len(matrix) or not 2 <= n <= MAX_VERTICES or not set(matrix) <= {"0", "1"}:
@@ -106,7 +116,7 @@ def _cell(name: str, matrix: str, ops: str, message: dict[int, list[Any]], *, ch
     params = _field(message, PARAMETERS)[0]
     if not 0 <= params < 1 << 31:
         raise ValueError(f"it has {params} parameters")
-    return _Cell(n, bits, numbers + [-1] * (MAX_VERTICES - n), params)
+    return TrainedCell(n, bits, numbers + [-1] * (MAX_VERTICES - n), params)
 
 
 def _message(raw: bytes) -> dict[int, list[Any]]:
@@ -137,10 +147,10 @@ def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
         kind = key & 7
         if kind == VARINT:
             value, place = _varint(raw, place)
-        elif kind in (DOUBLE, FLOAT):
-            size = 8 if kind == DOUBLE else 4
-            (value,) = struct.unpack("<d" if kind == DOUBLE else "<f", raw[place : place + size])
-            place += size
+        elif kind in FLOATS:
+            number = FLOATS[kind]
+            (value,) = number.unpack(raw[place : place + number.size])
+            place += number.size
         elif kind == BYTES:
             size, place = _varint(raw, place)
             if place + size > len(raw):
@@ -164,6 +174,6 @@ def _varint(raw: bytes, place: int) -> tuple[int, int]:
 
 
 def _finite(value: Any) -> float:
-    if not isinstance(value, float) or not math.isfinite(value):
+    if not isinstance(value, float) or not abs(value) < LARGEST:
         raise ValueError("an accuracy or a time is not a number")
     return value

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from initio.data.pickles import read_plain, read_torch
 from initio.errors import InputError
 from initio.spaces import NB201
-from initio.tables.convert.unpickle import read_plain, read_torch
 
 ENDING = "pickle.pbz2"
+LARGEST = 1e30  # beyond any accuracy, time or count, and within float32
 SCHEDULES = {"less": 12, "12": 12, "full": 200, "200": 200}  # NAS-Bench-201's and NATS-Bench's names for them
 # Column: the trainings it comes from, and the part of the data that is evaluated. CIFAR-10's validation accuracy is of
 # networks trained on half of the training data, its test accuracy of those trained on all of it.
@@ -71,10 +72,11 @@ def _whole(data: Any, version: str, where: str) -> dict[str, np.ndarray]:
 
 
 def _texts(data: Any, where: str) -> list[str]:
-    texts = data.get("meta_archs") if isinstance(data, dict) else None
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{where} is not a file of NAS-Bench-201: it has no list of cells, 'meta_archs'")
-    return texts
+    if isinstance(data, dict):
+        texts = data.get("meta_archs")
+        if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
+            return texts
+    raise InputError(f"{where} is not a file of NAS-Bench-201: it has no list of cells, 'meta_archs'")
 
 
 def _arrays(texts: list[str], results: Iterable[tuple[int, Any]], version: str, where: str) -> dict[str, np.ndarray]:
@@ -89,7 +91,7 @@ def _arrays(texts: list[str], results: Iterable[tuple[int, Any]], version: str, 
             raise InputError(f"{where} has results of architecture {index}, its cells are 0 to {len(texts) - 1}")
         try:
             values = _row(result, version)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{where}: the results of architecture {index} are not as published: {error}") from None
         for name, value in values.items():
             columns.setdefault(name, np.full(len(texts), np.nan, np.float32))[index] = value
@@ -107,8 +109,9 @@ def _row(result: Any, version: str) -> dict[str, float]:
             continue
         by_data = _by_data(_mapping(trainings)["all_results"])
         for name, (data, part) in PARTS.items():
-            place, _, d = name.partition("_")
-            column = f"{place}12_{d}" if epochs == 12 else f"{name}_{version}"
+            column = f"{name}_{version}"
+            if epochs == 12:
+                column = name.replace("_", "12_")
             _put(values, column, by_data.get(data, []), partial(_accuracy, part))
         if epochs == 200:
             for d, data in TRAINED.items():
@@ -136,18 +139,22 @@ def _by_data(results: Any) -> dict[str, list[Any]]:
 
 def _accuracy(part: str, run: Any) -> float | None:
     """In percent, after the last epoch; None if that part was not evaluated."""
-    value = _mapping(run["eval_acc1es"]).get(f"{part}@{int(run['epochs']) - 1}")
-    return None if value is None else _number(value)
+    accuracies, last = _mapping(run["eval_acc1es"]), f"{part}@{int(run['epochs']) - 1}"
+    if last not in accuracies:
+        return None
+    return _number(accuracies[last])
 
 
 def _seconds(run: Any) -> float | None:
     """Of training alone, all epochs together."""
     times = run.get("train_times")
-    return math.fsum(map(_number, _mapping(times).values())) if times else None
+    if not times:
+        return None
+    return math.fsum(map(_number, _mapping(times).values()))
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LARGEST:
         raise ValueError(f"a {type(value).__name__} in place of a number")
     return float(value)
 

@@ -1,9 +1,13 @@
 """Pickles give plain data, and nothing else happens."""
 
 import io
+import os
 import pickle
+import tracemalloc
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +15,10 @@ import pytest
 import torch
 
 from initio import InputError
-from initio.tables.convert.unpickle import LeftOut, read_plain, read_torch
-from tests.tables.files import Runs
+from initio.data.pickles import LeftOut, read_pickle, read_plain, read_torch
+from tests.data import formats
+from tests.data.formats import images
+from tests.tables.files import Runs, encrypted
 
 PLAIN = {
     "name": "infer.tiny",
@@ -72,10 +78,11 @@ def test_no_way_around_by_attributes(raw: bytes) -> None:
         read_plain(io.BytesIO(raw), "x")
 
 
-def test_a_stand_in_that_was_tampered_with_does_not_outlast_the_file() -> None:
+def test_a_name_cannot_be_tampered_with() -> None:
     """BUILD with (None, {...}) sets attributes: here the maker of an OrderedDict, to another stand-in."""
     tampered = b"\x80\x02ccollections\nOrderedDict\nN}U\x04makecnumpy\ndtype\ns\x86b."
-    read_plain(io.BytesIO(tampered), "x")
+    with pytest.raises(InputError, match="it attaches values to something else"):
+        read_plain(io.BytesIO(tampered), "x")
     assert read_plain(io.BytesIO(pickle.dumps(OrderedDict(a=1))), "x") == {"a": 1}
 
 
@@ -115,3 +122,81 @@ def test_what_torch_did_not_save(tmp_path: Path) -> None:
     for name in ("a.pth", "b.pth"):
         with pytest.raises(InputError, match="is not a file that torch saved"):
             read_torch(tmp_path / name)
+
+
+def test_a_file_that_claims_much_takes_little() -> None:
+    """Python's reader would set aside 64 GB for the memo, and a text of 2^62 characters."""
+    for raw in (b"Nr\xff\xff\xff\xff.", b"\x8e" + (2**62).to_bytes(8, "little") + b"x.", b"\x8a\xffx."):
+        tracemalloc.start()
+        with suppress(InputError):
+            read_plain(io.BytesIO(raw), "x")
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+        tracemalloc.stop()
+
+
+def test_keys_are_hashed_without_recursion() -> None:
+    """A tuple in a tuple in a tuple, a million times, as a key would end Python."""
+    raw = b"\x80\x04})" + b"\x85" * 1_000_000 + b"Ns."
+    with pytest.raises(InputError, match="a tuple where another value belongs"):
+        read_plain(io.BytesIO(raw), "x")
+
+
+def test_archives_that_zipfile_does_not_open(tmp_path: Path) -> None:
+    torch.save({"epochs": 12}, tmp_path / "a.pth")
+    whole = (tmp_path / "a.pth").read_bytes()
+    with zipfile.ZipFile(tmp_path / "named.pth", "w") as archive:
+        archive.writestr("\u00fc/data.pkl", pickle.dumps(1))
+    wrong = (tmp_path / "named.pth").read_bytes().replace("\u00fc".encode(), b"\xff\xfe")
+    for content, text in [(encrypted(whole), "is encrypted"), (wrong, "codec can't decode")]:
+        (tmp_path / "b.pth").write_bytes(content)
+        with pytest.raises(InputError, match=f"b.pth cannot be read: .*{text}"):
+            read_torch(tmp_path / "b.pth")
+
+
+def test_a_pickle_of_python_2_reads_as_python_reads_it() -> None:
+    x = images(2, 5)
+    raw = formats.python2_batch(x)
+    ours = read_pickle(raw, "old")
+    np.testing.assert_array_equal(ours["data"], x)
+    np.testing.assert_array_equal(pickle.loads(raw, encoding="latin1")["data"], x)  # the oracle
+    assert ours["labels"] == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<i8", ">i4", "<f4", "<f8", "i1"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("protocol", range(6))
+def test_pickled_arrays_of_any_type(dtype: str, order: str, protocol: int) -> None:
+    x = np.array(images(4, 6), dtype=dtype, order=order)  # type: ignore[call-overload]
+    read = read_pickle(pickle.dumps({"x": x}, protocol), "file")["x"]
+    np.testing.assert_array_equal(read, x)
+    assert read.dtype == x.dtype
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return Path.touch, (Path("touched"),)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"data": Evil()},
+        {"data": np.array([Evil()], dtype=object)},
+        {"data": os.system},
+        {"data": np.load},
+        {"data": np.zeros(2, dtype=[("a", "i4")])},
+        {"data": np.zeros(2, dtype="datetime64[s]")},
+        {"data": np.zeros(2, dtype=complex)},
+        {("a", "tuple"): 1},
+        [1, 2],
+        Evil(),
+    ],
+)
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_pickle_that_is_more_than_arrays_is_refused_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: object, protocol: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^file (refers to|is damaged or no pickle of plain data)"):
+        read_pickle(pickle.dumps(content, protocol), "file")
+    assert not list(tmp_path.iterdir())

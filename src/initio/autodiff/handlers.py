@@ -1,0 +1,206 @@
+"""One handler for each torch function that the fast path knows; what they do not know goes to autograd."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from initio.autodiff.layers import Geometry
+from initio.autodiff.norms import Affine, BatchNormalised, batch_standardised, group_standardised, standardised
+from initio.autodiff.recorder import Handler, Recorder, Rectified, watch
+
+
+def _tuple(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    """One number a dimension: torch takes a single one, bare or in a list, for all of them."""
+    if isinstance(value, int):
+        return (value,) * dims
+    if len(value) == 1:
+        return tuple(value) * dims
+    return tuple(value)
+
+
+def _conv(dims: int) -> Handler:
+    def handler(
+        recorder: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
+        dilation = _tuple(dilation, dims)
+        if padding == "valid":
+            padding = 0
+        elif padding == "same":
+            reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+            if any(r % 2 for r in reach):  # more zeros on one side than on the other
+                return NotImplemented
+            padding = [r // 2 for r in reach]
+        if input.ndim != dims + 2:
+            return NotImplemented
+        geometry = Geometry(_tuple(stride, dims), _tuple(padding, dims), dilation, groups)
+        return recorder.weighted(input, weight, bias, geometry)
+
+    return handler
+
+
+def _linear(recorder: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if input.ndim < 2:
+        return NotImplemented
+    return recorder.weighted(input, weight, bias, Geometry(()))
+
+
+def _batch_norm(
+    recorder: Recorder, input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """Always with the statistics of the batch; running statistics are neither read nor written."""
+    recorder.notes.batch_norms += 1
+    if not recorder.knows(weight, bias) or input.ndim < 2:
+        return recorder.other(batch_standardised, (input, weight, bias), {"eps": eps})
+    use = recorder.use(weight, bias)
+    return recorder.run(BatchNormalised, input, weight, bias, use, eps, recorder.purpose.frozen)
+
+
+def _affine(recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]) -> Any:
+    if weight is None and bias is None:
+        return hat
+    return recorder.run(Affine, hat, weight, bias, recorder.use(weight, bias), view)
+
+
+def _layer_norm(
+    recorder: Recorder, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    if not recorder.knows(weight, bias) or input.ndim <= len(normalized_shape):
+        return NotImplemented
+    function = standardised if recorder.dual else F.layer_norm
+    hat = recorder.other(function, (input, normalized_shape), {"eps": eps})
+    return _affine(recorder, hat, weight, bias, tuple(normalized_shape))
+
+
+def _group_norm(
+    recorder: Recorder, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    if not recorder.knows(weight, bias):
+        return NotImplemented
+    function = group_standardised if recorder.dual else F.group_norm
+    hat = recorder.other(function, (input, num_groups), {"eps": eps})
+    return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
+
+
+def _instance_norm(
+    recorder: Recorder, input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    hat = recorder.other(group_standardised, (input, input.shape[1]), {"eps": eps})
+    if not recorder.knows(weight, bias):
+        return NotImplemented
+    return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
+
+
+def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
+    """Never in place, since recorded layers keep their outputs; the same ReLU of the same value is computed once."""
+    known = recorder.rectified.get(id(input))
+    if known is not None and known.input() is input and known.versions == (input._version, known.out._version):
+        recorder.patterns += known.codes
+        recorder.notes.kinks += 1
+        return known.out
+    out = torch.relu(input)
+    if (tangent := recorder.tangents.get(input)) is not None:
+        recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out, 0))
+    recorder.kink(input, out)
+    if recorder.purpose.shares and recorder.purpose.shares_relus:
+        codes = recorder.patterns[-1:]  # none where nobody asked for them
+        recorder.rectified[id(input)] = Rectified(weakref.ref(input), (input._version, out._version), out, codes)
+        recorder.fix(out)
+    return out
+
+
+def _add(recorder: Recorder, input: Any, other: Any, **kwargs: Any) -> Any:
+    """A sum of two values, the operation that cells have most of."""
+    if kwargs or not (recorder.is_value(input) and recorder.is_value(other)):
+        return NotImplemented
+    out = input + other
+    a, b = recorder.tangents.get(input), recorder.tangents.get(other)
+    if a is None and b is None:
+        return out
+    if a is None:
+        a = torch.zeros_like(input)  # and not left out: the other may be smaller and be spread over it
+    if b is None:
+        b = torch.zeros_like(other)
+    recorder.tangents.set(out, a + b)
+    return out
+
+
+def _avg_pool(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if not recorder.is_value(input):
+        return NotImplemented
+    out = F.avg_pool2d(input, *args, **kwargs)
+    if (tangent := recorder.tangents.get(input)) is not None:
+        recorder.tangents.set(out, F.avg_pool2d(tangent, *args, **kwargs))
+    return out
+
+
+def _watch(recorder: Recorder, t: Tensor) -> Tensor:
+    value, tangent = _alias(t), recorder.tangents.get(t)
+    if recorder.dual:
+        if tangent is None:
+            tangent = torch.zeros_like(t)  # zero has a gradient as well
+        tangent = _alias(tangent)
+    recorder.tangents.set(value, tangent)
+    recorder.watched[id(value)] = (value, tangent)
+    return value
+
+
+def _alias(t: Tensor) -> Tensor:
+    """The same numbers as a new node of autograd's graph, also those of a constant."""
+    if t.requires_grad:
+        return t.view_as(t)
+    return t.detach().requires_grad_(torch.is_grad_enabled())
+
+
+def _leaky_relu(recorder: Recorder, input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+    out = recorder.other(F.leaky_relu, (input, negative_slope), {})
+    recorder.kink(input, out)
+    return out
+
+
+def _relu6(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
+    out = recorder.other(F.relu6, (input,), {})
+    recorder.kink(input, out)
+    return out
+
+
+def _dropout(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return input
+
+
+HANDLERS: dict[Any, Handler] = {
+    watch: _watch,
+    torch.conv1d: _conv(1),
+    torch.conv2d: _conv(2),
+    torch.conv3d: _conv(3),
+    F.linear: _linear,
+    F.batch_norm: _batch_norm,
+    F.layer_norm: _layer_norm,
+    F.group_norm: _group_norm,
+    F.instance_norm: _instance_norm,
+    F.relu: _relu,
+    torch.relu: _relu,
+    torch.Tensor.relu: _relu,
+    torch.add: _add,
+    torch.Tensor.add: _add,
+    torch.Tensor.__add__: _add,
+    F.avg_pool2d: _avg_pool,
+    F.leaky_relu: _leaky_relu,
+    F.relu6: _relu6,
+    F.dropout: _dropout,
+    F.dropout1d: _dropout,
+    F.dropout2d: _dropout,
+    F.dropout3d: _dropout,
+    F.alpha_dropout: _dropout,
+    F.feature_alpha_dropout: _dropout,
+}

@@ -1,0 +1,329 @@
+"""The recorded functions of normalisations: batch norm, the affine map behind the others, and norms to differentiate.
+
+With x̂ = (z − μ) inv, inv = 1/√(v + ε), and ⟨·⟩ the mean over batch and positions, batch norm's Jacobian at γ = 1 is
+
+    ∂x̂/∂z · u = inv P(u),    P(u) = u − ⟨u⟩ − x̂ ⟨u x̂⟩,
+
+which is symmetric: its tangent is its own backward. Where the statistics are constants (`frozen`), P = 1. No function
+here forms x̂: all are combinations by channel of z, ż, δ and δ̇, and the sums that they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from initio.autodiff.channels import combine, moments, sums
+from initio.autodiff.switch import Motion, Use
+from initio.autodiff.weighted import plus
+
+
+class BatchNormalised(Function):
+    """y = γ x̂ + β, statistics summed in float64; tangent ẏ = γ inv P(ż) + γ̇ x̂ + β̇."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, zt: Tensor | None, gamma: Tensor | None, beta: Tensor | None, use: Use, eps: float,
+        frozen: bool,
+    ) -> Any:  # fmt: skip
+        """Value and, if asked for, tangent."""
+        ctx.set_materialize_grads(False)
+        mu, var = moments(z)
+        inv = (var + eps).rsqrt()
+        g, b = torch.ones_like(inv), torch.zeros_like(inv)
+        if gamma is not None:
+            g = gamma.double()
+        if beta is not None:
+            b = beta.double()
+        scale = g * inv
+        y = combine(b - mu * scale, (z, scale))
+        ctx.use, ctx.frozen = use, frozen
+        if not use.dual:
+            ctx.save_for_backward(z, None, mu, inv, g, None, None)
+            return y
+        # ẏ = c + γ inv ż + e z, from A3 = ⟨ż⟩ and A4 = ⟨x̂ ż⟩
+        c, e = torch.zeros_like(inv), None
+        A3 = A4 = None
+        if zt is not None and not frozen:
+            M = z.numel() // z.shape[1]
+            first, second = (t.sum(0) for t in sums(zt, z)[:2])
+            A3 = first / M
+            A4 = inv * (second / M - mu * A3)
+            c = scale * (mu * inv * A4 - A3)
+            e = -scale * inv * A4
+        if (moved := _moved_scale(use, inv)) is not None:  # γ̇ x̂ + β̇
+            b_dot = _double(use.motion.bias, inv)
+            c = c + b_dot - mu * moved
+            e = plus(e, moved)
+        terms = []
+        if zt is not None:
+            terms.append((zt, scale))
+        if e is not None:
+            terms.append((z, e))
+        yt = None
+        if terms:
+            yt = combine(c, *terms)
+        ctx.save_for_backward(z, zt, mu, inv, g, A3, A4)
+        return y, yt
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, dyt: Tensor | None = None) -> Any:
+        """From δ, or in a dual pass from (δ̇, δ)."""
+        frozen = ctx.frozen or ctx.use.switch.batch_norm == "frozen"
+        if dyt is not None:
+            return (*_dual_backward(ctx, dy, dyt, frozen), None, None, None)
+        if dy is not None:
+            return (*_backward(ctx, dy, frozen), None, None, None)
+        return (None,) * 7
+
+
+def _moved_scale(use: Use, inv: Tensor) -> Tensor | None:
+    """γ̇ inv, or None if neither γ nor β moves."""
+    if use.motion.weight is None and use.motion.bias is None:
+        return None
+    return _double(use.motion.weight, inv) * inv
+
+
+def _double(t: Tensor | None, like: Tensor) -> Tensor:
+    """In float64; None is zero."""
+    if t is None:
+        return torch.zeros_like(like)
+    return t.double()
+
+
+def _backward(ctx: Any, delta: Tensor, frozen: bool) -> tuple[Tensor | None, ...]:
+    """δ_z = γ inv P(δ), and the gradients Σ δ x̂ of γ and Σ δ of β."""
+    z, _, mu, inv, g = ctx.saved_tensors[:5]
+    layer, switch = ctx.use.layer, ctx.use.switch
+    wanted = switch.wants(layer.weight) or switch.wants(layer.bias)
+    scale = g * inv
+    if frozen and not wanted:
+        return combine(None, (delta, scale)), None, None, None
+    raw = sums(delta, z)
+    s1 = raw[0]  # (m, C): Σ_p δ
+    s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
+    if switch.visit is not None and wanted:
+        switch.visit(layer, s2, s1, None, None)
+    S1, S2 = s1.sum(0), s2.sum(0)
+    gz = _transpose(z, delta, mu, inv, scale, S1, S2, frozen)
+    dgamma = dbeta = None
+    if switch.returns(layer.weight):
+        dgamma = S2.to(z.dtype)
+    if switch.returns(layer.bias):
+        dbeta = S1.to(z.dtype)
+    return gz, None, dgamma, dbeta
+
+
+def _transpose(
+    z: Tensor, delta: Tensor, mu: Tensor, inv: Tensor, scale: Tensor, S1: Tensor, S2: Tensor, frozen: bool
+) -> Tensor:
+    """γ inv P(δ), or γ inv δ when the statistics are constants; S1 = Σ δ, S2 = Σ δ x̂."""
+    if frozen:
+        return combine(None, (delta, scale))
+    M = z.numel() // z.shape[1]
+    A1, A2 = S1 / M, S2 / M
+    return combine(scale * (mu * inv * A2 - A1), (delta, scale), (z, -scale * inv * A2))
+
+
+def _dual_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, frozen: bool) -> tuple[Tensor | None, ...]:
+    """Cotangents of z, ż, γ, β from δ̇ (of y) and δ (of ẏ): the tangent of batch norm's backward.
+
+    δ̇_z = γ inv P(δ̇) + γ̇ inv P(δ) − γ inv² ⟨x̂ ż⟩ P(δ) − γ inv (x̂̇ ⟨δ x̂⟩ + x̂ ⟨δ x̂̇⟩),  x̂̇ = inv P(ż).
+    """
+    z, zt, mu, inv, g, A3, A4 = ctx.saved_tensors
+    layer, switch = ctx.use.layer, ctx.use.switch
+    M = z.numel() // z.shape[1]
+    scale = g * inv
+    raw = sums(dyt, z, dy, zt)
+    s1 = raw[0]  # (m, C): Σ_p δ
+    s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
+    t1 = raw[3]  # Σ_p δ̇
+    t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
+    if zt is None:
+        x3 = torch.zeros_like(s1)
+    elif frozen:
+        x3 = inv * raw[2]  # Σ_p δ x̂̇ with x̂̇ = inv ż
+    else:
+        x3 = inv * (raw[2] - A3 * s1 - A4 * s2)  # with x̂̇ = inv (ż − A3 − x̂ A4)
+    if switch.visit is not None:
+        switch.visit(layer, s2, s1, t2 + x3, t1)
+    S1, S2 = s1.sum(0), s2.sum(0)
+    a = _moved_scale(ctx.use, inv)  # the coefficient of P(δ)
+    if a is None:
+        a = torch.zeros_like(inv)
+    # δ̇_z as one combination: const + a δ + γ inv δ̇ + e ż + f z, where z stands for x̂ = inv (z − μ)
+    const = None
+    terms = [(dyt, a)]
+    if dy is not None:
+        terms.append((dy, scale))
+    if not frozen:
+        A1, A2 = S1 / M, S2 / M
+        B1, B2 = t1.sum(0) / M, t2.sum(0) / M
+        A5 = x3.sum(0) / M
+        if zt is not None:
+            a = a - scale * inv * A4
+            terms[0] = (dyt, a)
+        on_hat = -scale * B2 - a * A2 - scale * A5
+        const = -scale * B1 - a * A1
+        if zt is not None:  # −γ inv A2 x̂̇
+            terms.append((zt, -scale * A2 * inv))
+            const = const + scale * A2 * inv * A3
+            on_hat = on_hat + scale * A2 * inv * A4
+        terms.append((z, on_hat * inv))
+        const = const - on_hat * inv * mu
+    gz, gzt = combine(const, *terms), None
+    if zt is not None:
+        gzt = _transpose(z, dyt, mu, inv, scale, S1, S2, frozen)
+    dgamma = dbeta = None
+    if switch.returns(layer.weight):
+        switch.add_gradient(layer.weight, S2.to(z.dtype))
+        dgamma = (t2 + x3).sum(0).to(z.dtype)
+    if switch.returns(layer.bias):
+        switch.add_gradient(layer.bias, S1.to(z.dtype))
+        dbeta = t1.sum(0).to(z.dtype)
+    return gz, gzt, dgamma, dbeta
+
+
+# --- behind layer norm, group norm and instance norm -----------------------------------------------------------------
+
+
+class Affine(Function):
+    """y = γ ∘ x̂ + β with tangent γ ∘ x̂̇ + γ̇ ∘ x̂ + β̇; γ and β are spread over x̂ by `view`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hat: Tensor, hat_t: Tensor | None, gamma: Tensor | None, beta: Tensor | None, use: Use,
+        view: tuple[int, ...],
+    ) -> Any:  # fmt: skip
+        """Value and, if asked for, tangent."""
+        ctx.set_materialize_grads(False)
+        ctx.use, ctx.view = use, view
+        ctx.save_for_backward(hat, hat_t, gamma, beta)
+        y = _affine(hat, gamma, beta, view)
+        if not use.dual:
+            return y
+        yt = _moved(hat, use.motion, view)
+        if hat_t is not None:
+            yt = plus(_affine(hat_t, gamma, None, view), yt)
+        return y, yt
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, dyt: Tensor | None = None) -> Any:
+        """From δ, or in a dual pass from (δ̇, δ)."""
+        if dyt is not None:
+            return (*_dual_affine_backward(ctx, dy, dyt), None, None)
+        if dy is not None:
+            return (*_affine_backward(ctx, dy), None, None)
+        return (None,) * 6
+
+
+def _affine(hat: Tensor, gamma: Tensor | None, beta: Tensor | None, view: tuple[int, ...]) -> Tensor:
+    """γ ∘ x̂ + β; a missing γ is one, a missing β zero."""
+    if gamma is None and beta is None:
+        return hat.clone()
+    if gamma is not None:
+        hat = hat * gamma.view(view)
+    if beta is not None:
+        hat = hat + beta.view(view)
+    return hat
+
+
+def _moved(hat: Tensor, motion: Motion, view: tuple[int, ...]) -> Tensor | None:
+    """γ̇ ∘ x̂ + β̇; None is zero."""
+    if motion.weight is not None:
+        return _affine(hat, motion.weight, motion.bias, view)
+    if motion.bias is not None:
+        return motion.bias.view(view).expand_as(hat)
+    return None
+
+
+def _affine_backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
+    """δ_x̂ = γ δ, and the gradients Σ δ x̂ of γ and Σ δ of β."""
+    hat, _, gamma, beta = ctx.saved_tensors
+    layer, switch, view = ctx.use.layer, ctx.use.switch, ctx.view
+    first = (spread_sum(delta * hat, view), spread_sum(delta, view))
+    if switch.visit is not None:
+        switch.visit(layer, *first, None, None)
+    ghat = delta
+    if gamma is not None:
+        ghat = delta * gamma.view(view)
+    if switch.visit is not None:
+        return ghat, None, None, None
+    return ghat, None, *(_shaped(value, p, hat) for value, p in zip(first, (gamma, beta), strict=True))
+
+
+def _dual_affine_backward(ctx: Any, dy: Tensor | None, dyt: Tensor) -> tuple[Tensor | None, ...]:
+    """Cotangents of x̂: γ δ̇ + γ̇ δ; of x̂̇: γ δ; of γ: Σ δ̇ x̂ + δ x̂̇; of β: Σ δ̇."""
+    hat, hat_t, gamma, beta = ctx.saved_tensors
+    layer, switch, view, motion = ctx.use.layer, ctx.use.switch, ctx.view, ctx.use.motion
+    first = (spread_sum(dyt * hat, view), spread_sum(dyt, view))
+    on_gamma, on_beta = torch.zeros_like(first[0]), torch.zeros_like(first[0])
+    ghat = ghat_t = None
+    if hat_t is not None:
+        on_gamma = spread_sum(dyt * hat_t, view)
+        ghat_t = _affine(dyt, gamma, None, view)
+    if dy is not None:
+        on_gamma = on_gamma + spread_sum(dy * hat, view)
+        on_beta = spread_sum(dy, view)
+        ghat = _affine(dy, gamma, None, view)
+    if motion.weight is not None:
+        ghat = plus(ghat, _affine(dyt, motion.weight, None, view))
+    if switch.visit is not None:
+        switch.visit(layer, *first, on_gamma, on_beta)
+        return ghat, ghat_t, None, None
+    for name, value, parameter in zip((layer.weight, layer.bias), first, (gamma, beta), strict=True):
+        if parameter is not None:
+            switch.add_gradient(name, value.sum(0).view(parameter.shape).to(hat.dtype))
+    return ghat, ghat_t, _shaped(on_gamma, gamma, hat), _shaped(on_beta, beta, hat)
+
+
+def _shaped(each: Tensor, parameter: Tensor | None, hat: Tensor) -> Tensor | None:
+    """A parameter's gradient from those of the samples; None where there is no such parameter."""
+    if parameter is None:
+        return None
+    return each.sum(0).view(parameter.shape).to(hat.dtype)
+
+
+def spread_sum(t: Tensor, view: tuple[int, ...]) -> Tensor:
+    """t summed to (m, parameters) in float64: over every dimension but the first where `view` is 1."""
+    t = t.double()
+    dims = [d for d in range(1, t.ndim) if (d - t.ndim) < -len(view) or view[d - t.ndim] == 1]
+    if dims:
+        t = t.sum(dims)
+    return t.reshape(len(t), -1)
+
+
+# Norms from elementary operations: torch's own forward-mode derivatives of them hold mean and deviation constant when
+# they are differentiated once more.
+
+
+def standardised(input: Tensor, normalized_shape: Sequence[int], eps: float) -> Tensor:
+    """Layer norm without scale and offset."""
+    dims = tuple(range(-len(normalized_shape), 0))
+    centred = input - input.mean(dims, keepdim=True)
+    return centred * (centred.square().mean(dims, keepdim=True) + eps).rsqrt()
+
+
+def group_standardised(input: Tensor, num_groups: int, eps: float) -> Tensor:
+    """Group norm without scale and offset."""
+    grouped = input.reshape(len(input), num_groups, -1)
+    return standardised(grouped, grouped.shape[-1:], eps).reshape(input.shape)
+
+
+def batch_standardised(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Batch norm whose scale and offset are values of the network and not its parameters."""
+    columns = input.transpose(0, 1).reshape(input.shape[1], -1)
+    hat = standardised(columns, columns.shape[-1:], eps)
+    hat = hat.reshape(input.shape[1], len(input), *input.shape[2:]).transpose(0, 1)
+    by_channel = (-1, *(1,) * (input.ndim - 2))
+    if weight is not None:
+        hat = hat * weight.view(by_channel)
+    if bias is not None:
+        hat = hat + bias.view(by_channel)
+    return hat

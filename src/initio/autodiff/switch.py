@@ -1,0 +1,78 @@
+"""What the recorded functions share: which layer they are a use of, how its parameters move, what a pass is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from initio.autodiff.layers import Geometry
+
+Statistics = Literal["frozen", "coupled"]  # batch statistics as constants, or differentiated
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A recorded use of weights: their names in the model, and the map they take part in (None: a normalisation)."""
+
+    weight: str
+    bias: str
+    geometry: Geometry | None
+    shape: tuple[int, ...] = ()  # of the weights
+
+
+# visit(layer, x, δ, ẋ, δ̇): the layer's input and output gradient, with their tangents in a dual pass. A normalisation
+# shows what its parameters' gradients are made of instead: per sample Σ_p δ x̂ and Σ_p δ, and the tangents of both.
+Visit = Callable[[Layer, Tensor, Tensor, Tensor | None, Tensor | None], None]
+
+
+@dataclass
+class Switch:
+    """What the backward pass that runs now is to do; one for each tape."""
+
+    batch_norm: Statistics = "coupled"
+    wanted: frozenset[str] | None = None  # the parameters that the pass is for; None: all of them
+    visit: Visit | None = None
+    gradients: dict[str, Tensor] | None = None  # the dual pass leaves g here
+    fisher: dict[str, Tensor] | None = None  # Σ over positions of z ∘ δ, (m, channels), by layer
+
+    def wants(self, name: str) -> bool:
+        """Whether the pass asks for this parameter; an empty name is none."""
+        return bool(name) and (self.wanted is None or name in self.wanted)
+
+    def returns(self, name: str) -> bool:
+        """Whether the pass gives this parameter's gradient back, instead of showing layers to a visitor."""
+        return self.visit is None and self.wants(name)
+
+    def add_gradient(self, name: str, value: Tensor) -> None:
+        """Weights that are used twice have the sum of both gradients."""
+        if self.gradients is not None and name:
+            old = self.gradients.get(name)
+            if old is not None:
+                value = old + value
+            self.gradients[name] = value
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How a layer's parameters move: (Ẇ, ḃ), the direction v at their names; None is zero.
+
+    In GraSP's direction v = θ the product Ẇ ∗ x is W ∗ x, which is there already: `own_weight`, `own_bias`.
+    """
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    own_weight: bool = False
+    own_bias: bool = False
+
+
+@dataclass(frozen=True)
+class Use:
+    """All that a recorded function needs to know beside its tensors."""
+
+    layer: Layer
+    switch: Switch
+    dual: bool  # whether tangents are carried
+    motion: Motion

@@ -1,0 +1,59 @@
+"""`initio env`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from initio.cli.units import columns, size
+
+
+@dataclass(frozen=True)
+class EnvCommand:
+    """Says what Initio runs on: versions, device, compiled kernels, threads, memory, and where runs and stores go.
+
+    Args:
+        json: print JSON instead of text.
+    """
+
+    json: bool = False
+
+    def run(self) -> None:
+        """Prints the facts."""
+        facts = environment()
+        if self.json:
+            print(json.dumps(facts, indent=2))
+        else:
+            print(columns(facts))
+
+
+def environment() -> dict[str, str]:
+    """What decides how fast Initio is here, and in which digit its values may differ from those elsewhere."""
+    import torch
+
+    from initio.autodiff.fused import status
+
+    torch.set_num_threads(1)  # as the commands that measure do
+    facts = {name: version(name) for name in ("initio", "torch", "numpy")}
+    return facts | {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": "cpu; Initio uses no other",
+        "kernels": status(),
+        "threads": f"one in each process; {os.cpu_count()} processors for --workers",
+        "memory": _memory(),
+        "runs": f"{Path('runs').absolute()}, unless --out names another folder",
+        "stores": f"{Path('scores.db').absolute()}, unless --store names another file",
+        "data": os.environ.get("INITIO_DATA") or "INITIO_DATA is not set; it may name a folder of tables and data",
+    }
+
+
+def _memory() -> str:
+    try:
+        return size(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not Unix, or one that keeps it to itself
+        return "the system does not say"

@@ -1,0 +1,119 @@
+"""Amounts, times, sizes and facts as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from initio.errors import InputError
+
+AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0}
+
+
+def amount(option: str, text: str | None) -> int | None:
+    """`4M`, `500k`, `1.5G` or a plain number.
+
+    >>> amount("--max-params", "1.5M"), amount("--max-params", "12 k")
+    (1500000, 12000)
+    """
+    if text is None:
+        return None
+    number, unit = _split(text)
+    if unit not in AMOUNTS:
+        raise InputError(f"{option}: expected an amount such as 4M, 500k or 120000, got {text!r}")
+    return round(number * AMOUNTS[unit])
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """`20ms`, `0.5s` or `300us`.
+
+    >>> seconds("--max-latency", "20ms")
+    0.02
+    """
+    if text is None:
+        return None
+    number, unit = _split(text)
+    if unit not in PER_SECOND or not number:
+        raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
+    return number / PER_SECOND[unit]
+
+
+def byte_count(option: str, text: str | None) -> int | None:
+    """`600MB`, `2GB`, `64k` or a plain number of bytes.
+
+    >>> byte_count("--memory", "600MB"), byte_count("--memory", "1.5 gb"), byte_count("--memory", "4096")
+    (600000000, 1500000000, 4096)
+    """
+    if text is None:
+        return None
+    number, unit = _split(text)
+    prefix = unit.upper().removesuffix("B").replace("K", "k")
+    if prefix not in AMOUNTS or not number:
+        raise InputError(f"{option}: expected a number of bytes as in 600MB or 2GB, got {text!r}")
+    return int(number * AMOUNTS[prefix])
+
+
+def _split(text: str) -> tuple[float, str]:
+    """The number and its unit; the unit `?` if there is no number."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip(), flags=re.ASCII)
+    if match is None:
+        return 0.0, "?"
+    return float(match[1]), match[2]
+
+
+def duration(time: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(42.2), duration(1000), duration(20_000)
+    ('42 s', '17 min', '5.6 h')
+    """
+    if time < 100:
+        return f"{time:.0f} s"
+    if time < 6000:
+        return f"{time / 60:.0f} min"
+    return f"{time / 3600:.1f} h"
+
+
+def size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> size(600_000_000), size(12_345_678_901), size(999)
+    ('600 MB', '12.3 GB', '999 bytes')
+    """
+    if count >= 10**10:
+        return f"{count / 1e9:.1f} GB"
+    if count >= 10**6:
+        return f"{count / 1e6:.0f} MB"
+    return f"{count:,} bytes"
+
+
+def columns(facts: Mapping[str, object], indent: str = "") -> str:
+    """A line for each fact, names and values below each other.
+
+    >>> print(columns({"seed": 0, "space": "nb201"}))
+    seed   0
+    space  nb201
+    """
+    width = max(map(len, facts))
+    return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())
+
+
+def names(text: str | None) -> list[str]:
+    """Names with commas between them.
+
+    >>> names("grad, trace,"), names(None)
+    (['grad', 'trace'], [])
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number, or a dash where there is none.
+
+    >>> number(0.12345), number(None)
+    ('0.123', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}"

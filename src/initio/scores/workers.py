@@ -1,0 +1,106 @@
+"""Where tasks are done: here, or in processes that may die. Knows nothing of scores."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, TypeVar
+
+from initio.autodiff.threads import one_thread
+
+DEATHS = 3  # of a worker, after which a task is given up
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+Answers = Iterator[tuple[int, Answer | None]]  # restarts so far, and one answer; None when a worker died
+
+
+class LostTasksError(Exception):
+    """Workers died of these tasks again and again; all others are done."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+        super().__init__(f"{len(numbers)} tasks were given up")
+
+
+def in_process(work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Answers[Answer]:
+    """One after the other, here."""
+    with one_thread():
+        for task in tasks:
+            yield 0, work(task)
+
+
+def in_workers(work: Callable[[Task], Answer], tasks: Sequence[Task], workers: int) -> Answers[Answer]:
+    """In so many processes of one thread, in any order; ends with a `LostTasksError` if some cannot be done.
+
+    loky gives up when a worker dies. So the others go on, and those that were under way are tried again one by one:
+    whoever dies then has only itself to blame.
+    """
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    waiting, alone = deque(range(len(tasks))), deque[int]()
+    deaths, restarts = Counter[int](), 0
+    while waiting or alone:
+        source = waiting or deque([alone.popleft()])
+        running: set[int] = set()
+        answers = _parallel(work, tasks, source, running, workers)
+        try:
+            for number, answer in answers:
+                running.remove(number)
+                yield restarts, answer
+        except BrokenProcessPool:
+            restarts += 1
+            deaths.update(running)
+            alone.extend(number for number in sorted(running) if deaths[number] < DEATHS)
+            yield restarts, None
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # joblib regrets work that is thrown away when we stop early
+                answers.close()
+    if lost := sorted(number for number, count in deaths.items() if count >= DEATHS):
+        raise LostTasksError(lost)
+
+
+def _parallel(
+    work: Callable[[Task], Answer], tasks: Sequence[Task], source: deque[int], running: set[int], workers: int
+) -> Generator[tuple[int, Answer], None, None]:
+    """Sends out the tasks numbered in `source`, noting in `running` those that were sent."""
+    from joblib import Parallel, delayed
+
+    def feed() -> Iterator[Any]:
+        while source:
+            number = source.popleft()
+            running.add(number)
+            yield delayed(_numbered)(work, number, tasks[number])
+
+    parallel = Parallel(
+        workers,
+        backend="loky",
+        return_as="generator_unordered",
+        batch_size=1,
+        max_nbytes=None,  # no temporary files, which a kill would leave behind
+        initializer=_end_with,
+        initargs=(os.getpid(),),
+    )
+    answers: Generator[tuple[int, Answer], None, None] = parallel(feed())
+    return answers
+
+
+def _numbered(work: Callable[[Task], Answer], number: int, task: Task) -> tuple[int, Answer]:
+    with one_thread():
+        return number, work(task)
+
+
+def _end_with(parent: int) -> None:
+    """A worker must not outlive the process that started it, even if that one is killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,95 @@
+"""An architecture as a file: FORMATS, the one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from initio.errors import InputError, did_you_mean
+from initio.files import whole_file
+from initio.networks.graphs import NetworkSettings
+from initio.records import Architecture, to_json
+from initio.spaces import get_space, graph_space, parse
+
+
+def export(
+    arch: Architecture | str,
+    path: str | Path,
+    format: str,
+    *,
+    weights: str | Path | None = None,
+    seed: int = 0,
+    **network: Any,
+) -> None:
+    """Writes what `exported` gives to a file, whole or not at all."""
+    with whole_file(Path(path)) as temporary:
+        temporary.write_bytes(exported(arch, format, weights=weights, seed=seed, **network))
+
+
+def exported(
+    arch: Architecture | str, format: str, *, weights: str | Path | None = None, seed: int = 0, **network: Any
+) -> bytes:
+    """The architecture in a format; all but those of `WITH_WEIGHTS` are UTF-8 text.
+
+    Args:
+        arch: an architecture, or the text or name of one.
+        format: one of `FORMATS`.
+        weights: a state dict of that network, as `torch.save(model.state_dict(), weights)` writes it.
+        seed: of the weights where no file is given.
+        network: the fields of `NetworkSettings`; by default the network is the published one.
+    """
+    if format not in FORMATS:
+        raise InputError(f"there is no export format {format!r}: {did_you_mean(format, list(FORMATS))}")
+    if weights is not None and format not in WITH_WEIGHTS:
+        raise InputError(
+            f"a file of format {format} holds no weights: load them in Python, or choose {' or '.join(WITH_WEIGHTS)}"
+        )
+    if isinstance(arch, str):
+        arch = parse(arch)
+    space = get_space(arch.space)
+    settings = space.resolve(NetworkSettings(**network))
+    if format in TEXTS:
+        return TEXTS[format](space.check(arch), settings).encode()
+    from initio.networks.export import traced
+    from initio.networks.export import weights as files
+
+    model = space.build(arch, settings, seed=seed)
+    if weights is not None:
+        files.load_weights(model, Path(weights))
+    write = {"onnx": traced.onnx, "torchscript": traced.torchscript}[format]
+    return write(model.eval(), settings.shape)
+
+
+def python_source(arch: Architecture, settings: NetworkSettings) -> str:
+    """The network as one readable Python file that needs only torch.
+
+    >>> text = python_source(parse("mlp:relu,tanh"), NetworkSettings(channels=64, shape=(20,)))
+    >>> print(text[text.index("    def forward") : text.index("if __name__")].rstrip())
+        def forward(self, x: Tensor) -> Tensor:
+            activation_1 = self.activation_1(self.layer_1(self.flatten(x)))
+            activation_2 = self.activation_2(self.layer_2(activation_1))
+            return self.classifier(activation_2)
+    """
+    from initio.networks.export.python import python_source as written
+
+    space = graph_space(arch.space)
+    title = f"An architecture of {arch.space} as a PyTorch network:"
+    return written(lambda size: space.network(arch, size), settings, title, space.format(arch))
+
+
+def _notation(arch: Architecture, settings: NetworkSettings) -> str:
+    return f"{get_space(arch.space).format(arch)}\n"
+
+
+def _json(arch: Architecture, settings: NetworkSettings) -> str:
+    return f"{to_json(arch)}\n"
+
+
+TEXTS: dict[str, Callable[[Architecture, NetworkSettings], str]] = {
+    "genotype": _notation,
+    "json": _json,
+    "python": python_source,
+}
+WITH_WEIGHTS = ("onnx", "torchscript")
+FORMATS = (*TEXTS, *WITH_WEIGHTS)
