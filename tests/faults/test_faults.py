@@ -23,7 +23,7 @@ from initio.cli import main
 from initio.metrics import METRICS, Options
 from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
-from initio.spaces import NB201
+from initio.spaces import NB201, Space
 from studies.score_faults import Kill, command, start, survive, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
@@ -31,12 +31,17 @@ BATCH = noise((3, 8, 8), batch_size=4)
 JOB = ScoringJob(NB201, BATCH, ("all",), NetworkSettings(channels=2, cells=1, shape=BATCH.shape), Options())
 
 
+def own_job(space: Space, **changes: object) -> ScoringJob:
+    """A space with a builder of its own has no width and no number of cells."""
+    return replace(JOB, space=space, network=NetworkSettings(shape=BATCH.shape), **changes)  # type: ignore[arg-type]
+
+
 # --- kill -9 ----------------------------------------------------------------------------
 
 
 @ON_LINUX
 def test_kill_a_worker_then_main_then_resume(tmp_path: Path) -> None:
-    """benchmarks/score_faults.py does it twenty times at random moments."""
+    """studies/score_faults.py does it twenty times at random moments."""
     whole, survived = tmp_path / "whole.db", tmp_path / "survived.db"
     uninterrupted = start(command(whole, 40, workers=1))
     events = survive(survived, 40, [Kill(45, 0.0, worker=True), Kill(30, 0.0, worker=False)])
@@ -70,7 +75,7 @@ def die(width: int) -> torch.nn.Module:
 
 def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_scored(tmp_path: Path) -> None:
     own = initio.space("deadly", die, width=[1, 2, 3, 4, 5])
-    job = replace(JOB, space=own, metrics=("grad",))
+    job = own_job(own, metrics=("grad",))
     sentence = "^1 of 5 networks .* died of each 3 times: .*width=3; perhaps memory"
     with Store(tmp_path / "s.db") as store:
         with pytest.raises(initio.InputError, match=sentence):
@@ -194,7 +199,7 @@ def nan_network(scale: float) -> torch.nn.Module:
 
 def test_a_loss_that_is_nan(tmp_path: Path) -> None:
     own = initio.space("huge", nan_network, scale=[1e30, 1.0])
-    found = scores(tmp_path, replace(JOB, space=own), own.architecture(0))
+    found = scores(tmp_path, own_job(own), own.architecture(0))
     for name in ("grad", "snip", "grasp", "trace", "kappa", "nasi"):
         assert found[name].value is None, name
         assert "finite" in found[name].flag

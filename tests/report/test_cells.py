@@ -224,6 +224,14 @@ def test_odd_names_are_text_not_markup(tmp_path):
     assert {"$x^2$", "<b>&", "a?b?", "$", "_"} <= set(texts(tmp_path / "cell.svg"))
 
 
+def test_a_picture_that_nobody_could_read_is_refused(tmp_path):
+    chain = Cell("deep", tuple(map(str, range(3001))), tuple(Edge(i, i + 1) for i in range(3000)))
+    with pytest.raises(InputError, match="at most 500 nodes: draw these cells in the terminal"):
+        save_picture([chain], tmp_path / "cell.svg")
+    assert "3000" in draw_text([chain], 40)
+    assert not list(tmp_path.iterdir())
+
+
 def test_global_settings_of_matplotlib_are_left_alone(tmp_path):
     import matplotlib as mpl
 

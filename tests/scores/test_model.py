@@ -121,6 +121,15 @@ def test_classes_and_shape_of_the_network_are_those_of_the_batch():
     assert given["params"].value == plain["params"].value
 
 
+def test_a_published_cell_by_name():
+    scores = score(
+        "nasnet", initio.noise((3, 16, 16), classes=10, batch_size=2, seed=0), "grad,params", channels=4, cells=3
+    )
+    assert scores["grad"].value > 0
+    built = initio.build("nasnet", channels=4, cells=3, shape=(3, 16, 16))
+    assert scores["params"].value == sum(p.numel() for p in built.parameters())
+
+
 def test_a_module_is_not_built_again():
     with pytest.raises(InputError, match="channels: a module has its size already"):
         score(small(), batch(), "trace", channels=8)

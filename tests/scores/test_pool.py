@@ -18,7 +18,7 @@ import initio
 from initio import Architecture, InputError, NetworkSettings, get_space, noise
 from initio.autodiff import fused
 from initio.autodiff.threads import one_thread
-from initio.metrics import Options, evaluate
+from initio.metrics import Metric, Options, evaluate
 from initio.scores.files import COLUMNS, check_export, export
 from initio.scores.pool import (
     ScoringJob,
@@ -42,7 +42,7 @@ SMALL = NetworkSettings(channels=2, cells=1, shape=BATCH.shape)
 METRICS = ("grad", "trace", "kappa", "naswot")
 
 
-def job(metrics: tuple[str, ...] = METRICS, **changes: object) -> ScoringJob:
+def job(metrics: tuple[str | Metric, ...] = METRICS, **changes: object) -> ScoringJob:
     return replace(ScoringJob(NB201, BATCH, metrics, SMALL, Options()), **changes)  # type: ignore[arg-type]
 
 
@@ -188,6 +188,15 @@ def test_workers_and_order_do_not_change_a_bit(tmp_path: Path) -> None:
     assert ended[-1].left == 0
 
 
+def test_a_metric_of_ones_own_reaches_the_workers(store: Store) -> None:
+    """Nobody else knows it: it travels with the job."""
+    largest = Metric("largest", "max x", "here", True, frozenset(), lambda at: float(at.x.max()))
+    ended = score_pool(job((largest, "trace")), sample(NB201, 3, seed=0), store, workers=2)
+    assert ended[0].done == 3
+    table = pool_table(job((largest, "trace")), sample(NB201, 3, seed=0), store)
+    assert table["largest"].tolist() == [float(BATCH.x.max())] * 3
+
+
 def test_global_state_is_left_alone(store: Store) -> None:
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()
     score_pool(job(), sample(NB201, 2, seed=0), store)
@@ -202,11 +211,11 @@ def build(width: int) -> torch.nn.Module:
 
 
 def test_a_space_of_your_own(store: Store) -> None:
-    own = initio.space("tiny", build, width=[2, 3, 4])
+    own, size = initio.space("tiny", build, width=[2, 3, 4]), NetworkSettings(shape=BATCH.shape)
     pool = list(everything(own))
-    ended = score_pool(job(("grad", "params"), space=own), pool, store)
+    ended = score_pool(job(("grad", "params"), space=own, network=size), pool, store)
     assert [progress.done for progress in ended] == [3, 3]
-    params = pool_table(job(("params",), space=own), pool, store)["params"].tolist()
+    params = pool_table(job(("params",), space=own, network=size), pool, store)["params"].tolist()
     assert params == [sum(p.numel() for p in build(width).parameters()) for width in (2, 3, 4)]
 
 

@@ -176,6 +176,29 @@ def test_differences(path: Path, tmp_path: Path) -> None:
     assert found == [(2.0, 2.0), (3.0, 3.5), (4.0, None), (None, 5.0)]
 
 
+def test_a_store_that_is_deleted_or_replaced_while_it_is_written_to(path: Path, tmp_path: Path) -> None:
+    """SQLite would go on with a file that has no name any more, and everything would be lost without a word."""
+    with Store(tmp_path / "other.db"):
+        pass
+    with Store(path) as store:
+        store.put([score()])
+        path.unlink()
+        with pytest.raises(InputError, match="was deleted or replaced while it was in use"):
+            store.put([score(seed=1)])
+        (tmp_path / "other.db").rename(path)
+        with pytest.raises(InputError, match="was deleted or replaced while it was in use"):
+            store.put([score(seed=2)])
+
+
+def test_texts_with_flipped_bytes(path: Path) -> None:
+    with Store(path) as store:
+        store.put([score()])
+        store._db.execute("UPDATE scores SET metric = CAST(x'80ff' AS TEXT)")
+        for read in (store.groups, lambda: list(store.evaluations()), lambda: list(store.rows({"nb201"}))):
+            with pytest.raises(InputError, match="is damaged: restore a copy"):
+                read()
+
+
 # --- several processes ------------------------------------------------------------------------------------------------
 
 WRITER = """

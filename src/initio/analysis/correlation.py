@@ -38,12 +38,12 @@ def agreement(score: np.ndarray, target: np.ndarray, *, higher_is_better: bool =
     known = ~np.isnan(target)
     both = known & ~np.isnan(score)
     s, t = score[both], target[both]
-    better = s if higher_is_better else -s
+    sign = 1 if higher_is_better else -1
     return Agreement(
         spearman=spearman(s, t),
         kendall=kendall(s, t),
-        regret=top_k_regret(better, t, k),
-        ndcg=ndcg(better, t, k),
+        regret=top_k_regret(sign * s, t, k),
+        ndcg=ndcg(sign * s, t, k),
         used=int(both.sum()),
         undefined=int((known & ~both).sum()),
     )

@@ -69,22 +69,26 @@ class Relation:
         kappa, kinds = None, BOUNDS[:2]
         if "kappa" in self.scores.metrics:
             kappa, kinds = self.scores["kappa"], BOUNDS
-        error = -(self.target if fit is None else fit)
+        if fit is None:
+            fit = self.target
         present = [name for name in GRADIENT_METRICS if name in self.scores.metrics]
-        return [self._bound(name, kind, kappa, error, t) for name in present for kind in kinds]
+        return [self._bound(name, kind, kappa, -fit, t) for name in present for kind in kinds]
 
     def _bound(self, metric: str, kind: Bound, kappa: np.ndarray | None, fit: np.ndarray, t: float) -> BoundRow:
         M, closeness = self.scores[metric], SpearmanWith(fit)
-        by = best_trade_off(kind, M, kappa, lambda values: _or(closeness(values), NEVER), t=t)
+
+        def quality(values: np.ndarray) -> float:
+            rho = closeness(values)
+            return NEVER if rho is None else rho
+
+        by = best_trade_off(kind, M, kappa, quality, t=t)
         values = bound(kind, M, kappa, by)
-        fitted = kind in FITTED and closeness(values) is not None
+        used = None
+        if kind in FITTED and closeness(values) is not None:
+            used = by
         known = ~np.isnan(values) & ~np.isnan(self.target)
         rho, tau = (f(values[known], -self.target[known]) for f in (spearman, kendall))
-        return BoundRow(metric, kind, rho, tau, by if fitted else None)
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value
+        return BoundRow(metric, kind, rho, tau, used)
 
 
 def relate(

@@ -98,6 +98,8 @@ def where_clause(text: str | None) -> dict[str, str]:
     >>> where_clause("cells=5, batch_norm=frozen")
     {'cells': '5', 'batch_norm': 'frozen'}
     """
+    if not text:
+        return {}
     out: dict[str, str] = {}
     for part in names(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))

@@ -105,9 +105,14 @@ class ScoreCommand:
 
         if (self.all, self.sample is not None, self.archs is not None).count(True) != 1:
             raise InputError("say which architectures to score: one of --all, --sample N and --archs FILE")
-        if self.sample is not None:
-            return sample(space, self.sample, self.seed if self.sample_seed is None else self.sample_seed)
-        return list(everything(space)) if self.archs is None else read_architectures(Path(self.archs), space)
+        if self.all:
+            return list(everything(space))
+        if self.archs is not None:
+            return read_architectures(Path(self.archs), space)
+        seed = self.seed
+        if self.sample_seed is not None:
+            seed = self.sample_seed
+        return sample(space, self.sample or 0, seed)
 
     def _job(self, space: Space) -> ScoringJob:
         from initio.data import load
@@ -136,11 +141,17 @@ class ScoreCommand:
         return ScoringJob(space, batch, metrics, network, options, self.seed, self.repeats)
 
 
+PHASES = {"counting": "costs counted", "scoring": "networks scored"}
+
+
 def _ended(progress: ScoringProgress) -> str:
-    what = "costs counted" if progress.phase == "counting" else "networks scored"
-    rate = f" in {duration(progress.seconds)} ({progress.rate:.1f} a second)" if progress.done else ""
-    restarts = f", workers restarted {progress.restarts} times" if progress.restarts else ""
-    return f"{progress.done:,} {what}{rate}, {progress.known:,} were in the store already{restarts}"
+    text = f"{progress.done:,} {PHASES[progress.phase]}"
+    if progress.done:
+        text += f" in {duration(progress.seconds)} ({progress.rate:.1f} a second)"
+    text += f", {progress.known:,} were in the store already"
+    if progress.restarts:
+        text += f", workers restarted {progress.restarts} times"
+    return text
 
 
 def _print_summary(table: ScoreTable) -> None:

@@ -98,17 +98,15 @@ def _print_groups(groups: list[Group]) -> None:
     def made(group: Group) -> tuple[object, ...]:
         return group.space, group.settings, group.source, group.data
 
+    width = max((len(group.metric) for group in groups), default=0)
     print(f"{len(groups) or 'no'} kinds of scores")
     for (space, settings, source, data), metrics in groupby(groups, key=made):
-        of = f", data {source or '?'} ({data})" * bool(data)
-        print(f"\n{space}{of}")
+        print(f"\n{space}" + f", data {source or '?'} ({data})" * bool(data))
         print("  " + ", ".join(f"{name}={value}" for name, value in settings))  # type: ignore[attr-defined]
         for g in metrics:
-            seeds = f" x {g.seeds} seeds" * (g.seeds > 1)
-            print(
-                f"  {g.metric:<14} version {g.version}  {g.architectures:>9,} networks{seeds}"
-                f"  {g.undefined:,} undefined, {g.flagged:,} flagged"
-            )
+            networks = f"{g.architectures:>9,} networks" + f" x {g.seeds} seeds" * (g.seeds > 1)
+            missing = f"{g.undefined:,} undefined, {g.flagged:,} flagged"
+            print(f"  {g.metric:<{width}}  version {g.version}  {networks}  {missing}")
 
 
 def _print_differences(a: Path, b: Path) -> int:

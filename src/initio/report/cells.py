@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from initio.errors import InputError
-from initio.networks.graphs import ZERO
+from initio.networks.graphs import ZERO, reached
 
 FAMILIES = (  # the first pattern that matches decides
     ("dilated", re.compile(r"dil")),
@@ -71,16 +71,16 @@ def drawn(cell: Cell) -> list[Edge]:
 def remark(cell: Cell) -> str:
     """The line below a cell that names what is not drawn."""
     hidden = [f"{cell.nodes[e.source]} → {cell.nodes[e.target]}" for e in cell.edges if e.label == ZERO]
-    return f"{ZERO} (not drawn): {', '.join(hidden)}" if hidden else ""
+    if not hidden:
+        return ""
+    return f"{ZERO} (not drawn): {', '.join(hidden)}"
 
 
 def live(cell: Cell) -> set[int]:
     """The nodes on a path from an input to the output."""
-    fed, used = set(range(cell.n_inputs)), {len(cell.nodes) - 1}
-    for edge in sorted(drawn(cell), key=lambda e: e.target):
-        fed |= {edge.target} if edge.source in fed else set()
-    for edge in sorted(drawn(cell), key=lambda e: -e.source):
-        used |= {edge.source} if edge.target in used else set()
+    edges = drawn(cell)
+    fed = reached(range(cell.n_inputs), lambda node: (edge.target for edge in edges if edge.source == node))
+    used = reached([len(cell.nodes) - 1], lambda node: (edge.source for edge in edges if edge.target == node))
     return fed & used
 
 

@@ -164,8 +164,10 @@ class _Placement:
     def tension(self) -> float:
         """Lower looks calmer: arrows nearly straight, boxes low, what passes the spine rather above it."""
         bent = sum(spring.strength * spring.rise(self.y) ** 2 for spring in self.springs)
-        below = sum(y > 1e-3 for y in self.y) if self.pinned else 0
-        return bent + sum(height**2 for height in self.heights) + below
+        tension = bent + sum(height**2 for height in self.heights)
+        if self.pinned:
+            tension += sum(y > 1e-3 for y in self.y)
+        return tension
 
 
 def arrange(
@@ -274,8 +276,9 @@ def _good_orders(columns: _Columns, tries: int = 24) -> Iterator[Order]:
     """The orders with the fewest crossings that were found from the given order and from random ones."""
     rng = Random(0)  # the picture of a cell is always the same
     found: dict[int, list[Order]] = {}
-    small = len(columns.items) <= 150
-    for attempt in range(tries if small else 3):
+    if len(columns.items) > 150:
+        tries = 3
+    for attempt in range(tries):
         order: Order = [[] for _ in columns.links]
         for number, item in reversed(list(enumerate(columns.items))):  # stops above nodes
             order[item.column].append(number)
@@ -304,10 +307,9 @@ def _inversions(columns: _Columns, order: Order) -> list[int]:
 def _uncross(columns: _Columns, order: Order) -> int:
     """Barycentre sweeps to and fro, then exchanges of neighbours while they help; the crossings left."""
     best, best_order = _all_crossings(columns, order), [list(column) for column in order]
-    for sweep in range(8):
-        forward = sweep % 2 == 0
-        for column in range(len(order)) if forward else reversed(range(len(order))):
-            _sort_by_barycentre(columns, order, column, forward)
+    for direction in (1, -1) * 4:
+        for column in range(len(order))[::direction]:
+            _sort_by_barycentre(columns, order, column, direction)
         count = _all_crossings(columns, order)
         if count < best:
             best, best_order = count, [list(column) for column in order]
@@ -317,17 +319,21 @@ def _uncross(columns: _Columns, order: Order) -> int:
     return _all_crossings(columns, order)
 
 
-def _sort_by_barycentre(columns: _Columns, order: Order, column: int, forward: bool) -> None:
-    beside = column - 1 if forward else column + 1
+def _sort_by_barycentre(columns: _Columns, order: Order, column: int, direction: int) -> None:
+    """By the mean place of what an item is linked to in the column that was sorted before, if anything."""
+    beside = column - direction
     if not 0 <= beside < len(order):
         return
     place = {item: i for i, item in enumerate(order[beside])}
     seen: dict[int, list[int]] = {item: [] for item in order[column]}
     for link in columns.links[min(column, beside)]:
-        near, far = (link.head, link.tail) if forward else (link.tail, link.head)
+        far, near = (link.tail, link.head)[::direction]
         seen[near].append(place[far])
-    here = {item: i for i, item in enumerate(order[column])}
-    order[column].sort(key=lambda item: sum(seen[item]) / len(seen[item]) if seen[item] else here[item])
+    barycentre = {}
+    for here, item in enumerate(order[column]):
+        places = seen[item] or [here]
+        barycentre[item] = sum(places) / len(places)
+    order[column].sort(key=barycentre.__getitem__)
 
 
 def _exchange_neighbours(columns: _Columns, order: Order) -> bool:
@@ -392,8 +398,8 @@ def _springs(columns: _Columns, order: Order, spacing: Spacing) -> list[_Spring]
             sides.setdefault(getattr(link, own), []).append(number)
         for side in sides.values():
             side.sort(key=lambda i: (place[getattr(links[i], other)], links[i].arrow))
-            on_spine = [i for i, number in enumerate(side) if links[number].arrow in columns.spine]
-            middle = on_spine[0] if on_spine else (len(side) - 1) / 2
+            on_spine = (i for i, number in enumerate(side) if links[number].arrow in columns.spine)
+            middle = next(on_spine, (len(side) - 1) / 2)
             for i, number in enumerate(side):
                 shifts[number] = spacing.port * (i - middle)
     springs = []
@@ -411,21 +417,26 @@ def _relax(placement: _Placement, spacing: Spacing, stiffness: float, sweeps: in
     y, order = placement.y, placement.order
     pulls: list[list[tuple[int, float, float]]] = [[] for _ in y]
     for spring in placement.springs:
-        link, strength = spring.link, spring.strength * (stiffness if spring.is_inner else 1.0)
+        link, strength = spring.link, spring.strength
+        if spring.is_inner:
+            strength *= stiffness
         pulls[link.tail].append((link.head, spring.enter - spring.leave, strength))
         pulls[link.head].append((link.tail, spring.leave - spring.enter, strength))
     totals = [sum(strength for _, _, strength in pull) or 1e-3 for pull in pulls]
-    weights = [PIN if item in placement.pinned else total for item, total in enumerate(totals)]
+    weights = list(totals)
+    for item in placement.pinned:
+        weights[item] = PIN
 
     def wish(item: int) -> float:
         if item in placement.pinned:
             return 0.0
-        pulled = sum(strength * (y[other] + shift) for other, shift, strength in pulls[item])
-        return pulled / totals[item] if pulls[item] else y[item]
+        if not pulls[item]:
+            return y[item]
+        return sum(strength * (y[other] + shift) for other, shift, strength in pulls[item]) / totals[item]
 
     apart = [_offsets(column, placement.heights, spacing) for column in order]
     for sweep in range(sweeps):
-        for number in range(len(order)) if sweep % 2 == 0 else reversed(range(len(order))):
+        for number in range(len(order))[:: (1, -1)[sweep % 2]]:
             column, offsets = order[number], apart[number]
             targets = [wish(item) - offset for item, offset in zip(column, offsets, strict=True)]
             levels = isotonic(targets, [weights[item] for item in column])
@@ -495,12 +506,11 @@ def _finish(columns: _Columns, placement: _Placement, spacing: Spacing) -> Layou
             (left[start] + widths[start], y[link.tail] + spring.leave),
             (left[end], y[link.head] + spring.enter),
         ]
-    boxes = [
-        Box(left[item.column] + widths[item.column] / 2, y[i], item.width, heights[i]) for i, item in enumerate(items)
-    ]
-    routes = tuple(
-        Route(tuple(stops), None if carrier is None else boxes[carrier])
-        for stops, carrier in zip(points, columns.labels, strict=True)
-    )
-    nodes = tuple(box for box, item in zip(boxes, items, strict=True) if item.is_node)
-    return Layout(nodes, routes, left[-1] + widths[-1], max(box.bottom for box in boxes))
+    boxes: dict[int | None, Box] = {
+        i: Box(left[item.column] + widths[item.column] / 2, y[i], item.width, heights[i])
+        for i, item in enumerate(items)
+    }
+    routes = (Route(tuple(p), boxes.get(carrier)) for p, carrier in zip(points, columns.labels, strict=True))
+    nodes = (boxes[i] for i, item in enumerate(items) if item.is_node)
+    bottom = max(box.bottom for box in boxes.values())
+    return Layout(tuple(nodes), tuple(routes), left[-1] + widths[-1], bottom)

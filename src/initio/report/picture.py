@@ -33,6 +33,7 @@ COLOURS = {  # colours that the colour-blind can tell apart, after Okabe and Ito
 NODE_SIZE, LABEL_SIZE, HEAD_SIZE, REMARK_SIZE = 9.0, 7.5, 9.5, 7.5  # of the type, in points
 MARGIN, BETWEEN, PAGE = 8.0, 26.0, 520.0  # points; cells stand side by side while they fit a page
 ARROW = 5.5
+MOST_NODES = 500  # of a picture; it takes seconds for as many, and nobody could read it
 MOST_PIXELS = 30_000  # of a side of a PNG; a longer picture gets a lower resolution
 
 
@@ -54,6 +55,11 @@ def save_picture(cells: Sequence[Cell], path: str | Path, title: str = "") -> No
     _write(path, _render(cells, title, path.suffix.lower()[1:]))
 
 
+def is_drawable(cells: Sequence[Cell]) -> bool:
+    """Whether the cells are few and small enough for a picture."""
+    return sum(len(cell.nodes) for cell in cells) <= MOST_NODES
+
+
 def svg_text(cells: Sequence[Cell], title: str = "") -> str:
     """The same figure as SVG text, for notebooks and web pages."""
     return _render(cells, title, "svg").decode()
@@ -70,6 +76,8 @@ def _write(path: Path, content: bytes) -> None:
 def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
     import matplotlib as mpl
 
+    if not is_drawable(cells):
+        raise InputError(f"a picture shows at most {MOST_NODES} nodes: draw these cells in the terminal")
     settings: dict[Any, Any] = {
         "font.family": ["sans-serif"],
         "font.sans-serif": FONTS,
@@ -93,7 +101,8 @@ def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
     }
     with mpl.rc_context(settings):
         buffer = BytesIO()
-        figure = _figure([_Panel(cell, alone=len(cells) == 1) for cell in cells], title)
+        names = [cell.name * (len(cells) > 1) for cell in cells]  # one alone needs no name
+        figure = _figure([_Panel(cell, name) for cell, name in zip(cells, names, strict=True)], title)
         dpi = min(300.0, MOST_PIXELS / max(figure.get_size_inches()))
         figure.savefig(buffer, format=kind, dpi=dpi, facecolor="white", metadata=metadata[kind])
         return buffer.getvalue()
@@ -103,12 +112,17 @@ def _figure(panels: list[_Panel], title: str) -> Figure:
     from matplotlib.figure import Figure
 
     aside = sum(panel.width for panel in panels) + BETWEEN * (len(panels) - 1) <= PAGE
-    x, y = MARGIN, MARGIN + (22.0 if title else 0.0)
+    x, y, title_width = MARGIN, MARGIN, 0.0
+    if title:
+        y += 22.0
+        title_width = _text_size(title, HEAD_SIZE + 1.5, "bold")[0]
     corners = []
     for panel in panels:
         corners.append((x, y))
-        x, y = (x + panel.width + BETWEEN, y) if aside else (x, y + panel.height + BETWEEN)
-    title_width = _text_size(title, HEAD_SIZE + 1.5, bold=True)[0] if title else 0.0
+        if aside:
+            x = x + panel.width + BETWEEN
+        else:
+            y = y + panel.height + BETWEEN
     width = MARGIN + max([title_width + MARGIN, *(c[0] + p.width for c, p in zip(corners, panels, strict=True))])
     height = MARGIN + max(c[1] + p.height for c, p in zip(corners, panels, strict=True))
 
@@ -123,26 +137,27 @@ def _figure(panels: list[_Panel], title: str) -> Figure:
 
 
 class _Panel:
-    """One cell with its name above, unless it is the only one, and its remarks below."""
+    """One cell with its name above, if it is given one, and its remarks below."""
 
-    def __init__(self, cell: Cell, alone: bool) -> None:
+    def __init__(self, cell: Cell, name: str) -> None:
         self.cell, self.edges, self.live = cell, drawn(cell), live(cell)
         sizes = [_box_size(name) for name in cell.nodes]
-        arrows = [Arrow(e.source, e.target, _label_size(e.label) if e.label else None) for e in self.edges]
+        arrows = [Arrow(e.source, e.target, _label_size(e.label)) for e in self.edges]
         self.layout: Layout = arrange(sizes, arrows, cell.n_inputs, Spacing(row=7.0, column=20.0, port=8.0))
-        self.name = "" if alone else cell.name
-        self.lines = _lines(remark(cell).split(", "), max(self.layout.width, 200.0)) if remark(cell) else []
+        self.name = name
+        self.lines = _lines([part for part in remark(cell).split(", ") if part], max(self.layout.width, 200.0))
         if len(self.live) < len(cell.nodes):
             self.lines.append("dashed: on no path from input to output")
         texts = [
-            _text_size(self.name, HEAD_SIZE, bold=True)[0],
+            _text_size(self.name, HEAD_SIZE, "bold")[0],
             *(_text_size(x, REMARK_SIZE)[0] for x in self.lines),
         ]
         self.width = max(self.layout.width, *texts)
-        self.head, self.foot = (
-            (20.0 if self.name else 0.0),
-            (6.0 + 11.0 * len(self.lines) if self.lines else 0.0),
-        )
+        self.head, self.foot = 0.0, 0.0
+        if self.name:
+            self.head = 20.0
+        if self.lines:
+            self.foot = 6.0 + 11.0 * len(self.lines)
         self.height = self.head + self.layout.height + self.foot
 
     def draw(self, axes: Axes, corner: Point) -> None:
@@ -156,8 +171,10 @@ class _Panel:
             _write_text(axes, x, line_y, line, REMARK_SIZE, anchor="left", colour=FAINT)
         for edge, route in zip(self.edges, self.layout.routes, strict=True):
             colour, faint = COLOURS[family(edge.label)], not {edge.source, edge.target} <= self.live
-            points = [(x + px, y + py) for px, py in route.points]
-            _draw_arrow(axes, points, _mix(colour, "#ffffff", 0.45) if faint else colour)
+            ink = colour
+            if faint:
+                ink = _mix(colour, "#ffffff", 0.45)
+            _draw_arrow(axes, [(x + px, y + py) for px, py in route.points], ink)
             if route.label:
                 _draw_box(axes, _moved(route.label, x, y), edge.label, LABEL_SIZE, colour, border=False, faint=faint)
         for node, (name, box) in enumerate(zip(self.cell.nodes, self.layout.nodes, strict=True)):
@@ -167,13 +184,14 @@ class _Panel:
 
 def _lines(parts: Sequence[str], width: float) -> list[str]:
     """The parts, set in lines that are no wider than this if they can be."""
-    lines: list[str] = []
-    for part in parts:
-        longer = f"{lines[-1]}, {part}" if lines else part
-        if lines and _text_size(longer, REMARK_SIZE)[0] <= width:
+    lines = list(parts[:1])
+    for part in parts[1:]:
+        longer = f"{lines[-1]}, {part}"
+        if _text_size(longer, REMARK_SIZE)[0] <= width:
             lines[-1] = longer
         else:
-            lines = [*lines[:-1], lines[-1] + ",", part] if lines else [part]
+            lines[-1] += ","
+            lines.append(part)
     return lines
 
 
@@ -181,23 +199,27 @@ def _moved(box: Box, x: float, y: float) -> Box:
     return Box(box.x + x, box.y + y, box.width, box.height)
 
 
-def _text_size(text: str, size: float, bold: bool = False) -> Size:
+def _text_size(text: str, size: float, weight: str = "normal") -> Size:
     """Width and height in DejaVu Sans, which comes with matplotlib and is the widest font of the stack."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
+    font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
     width, _, _ = text_to_path.get_text_width_height_descent(printable(text) or " ", font, ismath=False)
     return float(width), size
 
 
 def _box_size(name: str) -> Size:
     base, sub = _split(name)
-    width = _text_size(base, NODE_SIZE)[0] + (_text_size(sub, 0.72 * NODE_SIZE)[0] if sub else 0.0)
+    width = _text_size(base, NODE_SIZE)[0]
+    if sub:
+        width += _text_size(sub, 0.72 * NODE_SIZE)[0]
     return max(width + 14.0, 22.0), 22.0
 
 
-def _label_size(label: str) -> Size:
+def _label_size(label: str) -> Size | None:
+    if not label:
+        return None
     return _text_size(label, LABEL_SIZE)[0] + 10.0, 14.0
 
 
@@ -208,7 +230,9 @@ def _split(name: str) -> tuple[str, str]:
     (('c', 'k−2'), ('conv_3x3', ''))
     """
     match = re.fullmatch(r"(\w+)_\{([^{}]+)\}", name)
-    return (match[1], match[2].replace("-", "−")) if match else (name, "")
+    if not match:
+        return name, ""
+    return match[1], match[2].replace("-", "−")
 
 
 def _draw_box(
@@ -216,6 +240,14 @@ def _draw_box(
 ) -> None:
     from matplotlib.patches import FancyBboxPatch
 
+    style: dict[str, Any] = {"edgecolor": colour, "linewidth": 0.9, "linestyle": "solid"}
+    ink = _mix(colour, INK, 0.75)
+    if colour == LINE:
+        ink = INK
+    if not border:
+        style |= {"edgecolor": "none", "linewidth": 0.0}
+    if faint:
+        style["linestyle"], ink = (0, (3, 2)), FAINT
     radius = min(5.0, box.height / 2)
     patch = FancyBboxPatch(
         (box.left, box.top),
@@ -223,13 +255,10 @@ def _draw_box(
         box.height,
         boxstyle=f"round,pad=0,rounding_size={radius}",
         facecolor=_mix(colour, "#ffffff", 0.10),
-        edgecolor=colour if border else "none",
-        linewidth=0.9 if border else 0.0,
-        linestyle=(0, (3, 2)) if faint else "solid",
         zorder=3,
+        **style,
     )
     axes.add_patch(patch)
-    ink = FAINT if faint else _mix(colour, INK, 0.75 if colour != LINE else 0.0)
     _write_name(axes, box.x, box.y, text, size, ink)
 
 

@@ -39,17 +39,16 @@ def draw_text(cells: Sequence[Cell], width: int = 80, *, colour: bool = False) -
     └─────┘
     """
     share = (width - GAP * (len(cells) - 1)) // max(1, len(cells))
-    narrow = [_Sketch(cell, share) for cell in cells]
-    fit = not any(sketch.is_clipped for sketch in narrow)
-    sketches = narrow if fit else [_Sketch(cell, width).check() for cell in cells]
-    blocks = [sketch.lines(colour) for sketch in sketches]
-    rows: list[list[tuple[int, list[str]]]] = []
-    for size, lines in blocks:
-        used = sum(other + GAP for other, _ in rows[-1]) if rows else width
-        if used + size > width:
+    sketches = [_Sketch(cell, share) for cell in cells]
+    if any(sketch.is_clipped for sketch in sketches):
+        sketches = [_Sketch(cell, width).check() for cell in cells]
+    rows: list[list[tuple[int, list[str]]]] = [[]]
+    for size, lines in (sketch.lines(colour) for sketch in sketches):
+        used = sum(other + GAP for other, _ in rows[-1])
+        if rows[-1] and used + size > width:
             rows.append([])
         rows[-1].append((size, lines))
-    return "\n\n".join("\n".join(_beside(row)) for row in rows)
+    return "\n\n".join("\n".join(_beside(row)) for row in rows if row)
 
 
 def _beside(blocks: list[tuple[int, list[str]]]) -> list[str]:
@@ -134,7 +133,10 @@ class _Sketch:
                 return
         self.is_clipped = True
         while self._measure(name, label) > self.width and max(name, label) > SHORTEST:
-            name, label = (name - 1, label) if name > label else (name, label - 1)
+            if name > label:
+                name -= 1
+            else:
+                label -= 1
 
     def check(self) -> _Sketch:
         """The same sketch, if it fits."""
@@ -156,7 +158,9 @@ class _Sketch:
         if on_spine:
             self.lane_x = max(self.lane_x, self.box // 2 + 4 + on_spine)
         n_columns = 1 + max((lane.column for lane in self.lanes.values()), default=-1)
-        right = self.lane_x + self.step * (n_columns - 1) + 1 if n_columns else self.box
+        right = self.box
+        if n_columns:
+            right = self.lane_x + self.step * (n_columns - 1) + 1
         if on_spine:
             right = max(right, self.box // 2 + 2 + on_spine)
         self.size = right
@@ -245,7 +249,9 @@ class _Grid:
 
     def _character(self, x: int, y: int, ends: int, colour: bool) -> str:
         text, kind = self.text.get((x, y), (LINES.get(ends, " "), "other"))
-        return f"\x1b[{ANSI[kind]}m{text}\x1b[0m" if colour and kind in ANSI and text != " " else text
+        if colour and kind in ANSI and text != " ":
+            return f"\x1b[{ANSI[kind]}m{text}\x1b[0m"
+        return text
 
 
 def _wrap(text: str, width: int) -> list[str]:
@@ -259,4 +265,6 @@ def _clip(text: str, length: int) -> str:
     'sep_con…'
     """
     text = printable(text)
-    return text if len(text) <= length else text[: length - 1] + "…"
+    if len(text) <= length:
+        return text
+    return text[: length - 1] + "…"

@@ -154,15 +154,16 @@ class Run:
 
         `seconds` are those of all work on this run, if the result knows of its last part alone.
         """
-        from initio.report import save_picture
+        from initio.report import is_drawable, save_picture
 
         if seconds is not None:
             result = replace(result, cost=replace(result.cost, seconds=seconds))
         arch = result.chosen[0]
         space = get_space(arch.space)
         write_text(self.folder / "architecture.txt", space.format(arch) + "\n")
-        for suffix in ("svg", "png"):
-            save_picture(space.cells(arch), self.folder / f"cell.{suffix}")
+        cells = space.cells(arch)
+        for suffix in ("svg", "png") * is_drawable(cells):
+            save_picture(cells, self.folder / f"cell.{suffix}")
         write_text(self.result_path, to_json(result, indent=2) + "\n")
 
     def result(self) -> SearchResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -60,11 +59,10 @@ def _lines(space: Space, table: ScoreTable) -> Iterator[tuple[Any, ...]]:
         for metric in table.metrics:
             made = table.origin(metric)
             for draw, (seed, data) in enumerate(made.draws):
-                value, flag = float(table.each(metric)[draw, row]), table.flags[metric].get((draw, row), "")
-                if flag or not math.isnan(value):
+                value, flag = table.value(metric, draw, row), table.flag(metric, draw, row)
+                if value is not None or flag:
                     names = written.space, texts[True], texts[made.counted], metric, seed
-                    number = None if math.isnan(value) else value
-                    yield (*names, number, flag, data, settings[metric], made.version)
+                    yield (*names, value, flag, data, settings[metric], made.version)
 
 
 def _write_csv(path: Path, lines: Iterable[tuple[Any, ...]]) -> None:

@@ -33,7 +33,7 @@ def subject(space: Space, arch: Architecture, *, counted: bool) -> Architecture:
 def measure(
     arch: Architecture,
     batch: Batch,
-    metrics: str | Iterable[str] = "all",
+    metrics: str | Iterable[str | Metric] = "all",
     *,
     space: Space | None = None,
     network: NetworkSettings | None = None,
@@ -45,7 +45,7 @@ def measure(
     Args:
         arch: any architecture of the space.
         batch: what the network sees; its classes and shape are those of the network.
-        metrics: names, or `all`.
+        metrics: names, metrics of your own, or `all`.
         space: by default the one that the architecture names.
         network: how networks are built; with `prune=False` everything is measured on the architecture as written.
         options: how metrics are measured, but for their seed.
@@ -57,8 +57,8 @@ def measure(
     network = replace(network or NetworkSettings(), classes=batch.classes, shape=batch.shape)
     network = space.resolve(network)  # the sizes are this space's, wherever the representative lies
     chosen = choose(metrics)
-    costs = [metric.name for metric in chosen if is_cost(metric)]
-    others = [metric.name for metric in chosen if not is_cost(metric)]
+    costs = [metric for metric in chosen if is_cost(metric)]
+    others = [metric for metric in chosen if not is_cost(metric)]
     values: dict[str, Value] = {}
     if costs:
         values |= _counted(space, arch, batch, costs, network)
@@ -70,7 +70,7 @@ def measure(
 
 
 def _counted(
-    space: Space, arch: Architecture, batch: Batch, names: Sequence[str], network: NetworkSettings
+    space: Space, arch: Architecture, batch: Batch, costs: Sequence[Metric], network: NetworkSettings
 ) -> dict[str, Value]:
     """From the graph, if the space has graphs, so that no weights are drawn and nothing is run."""
     from initio.metrics import Value, evaluate
@@ -78,9 +78,10 @@ def _counted(
     network, counts = replace(network, prune=False), {}
     if not network.auxiliary:  # which a count leaves out, as papers do, and a network that was asked for has
         counts = space.cost(arch, network).metrics
-    values = {name: Value(counts[name]) for name in names if name in counts}
-    if len(values) < len(names):
-        values |= evaluate(space.build(arch, network), batch, [name for name in names if name not in counts])
+    values = {metric.name: Value(counts[metric.name]) for metric in costs if metric.name in counts}
+    if len(values) < len(costs):  # a cost of the user's own
+        uncounted = [metric for metric in costs if metric.name not in counts]
+        values |= evaluate(space.build(arch, network), batch, uncounted)
     return values
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from initio.errors import InputError
-from initio.metrics import Options, Value, choose, evaluate
+from initio.metrics import Metric, Options, Value, choose, evaluate
 from initio.records import Architecture, Batch
 from initio.scores.measure import measure
 from initio.scores.notebook import data_frame, html_table
@@ -121,7 +121,7 @@ class Scores(Mapping[str, MetricScore]):
 def score(
     model: nn.Module | Architecture | str,
     batch: Batch | tuple[Any, Any] | Iterable[Any],
-    metrics: str | Iterable[str] = "all",
+    metrics: str | Iterable[str | Metric] = "all",
     *,
     options: Options | None = None,
     seed: int = 0,
@@ -133,7 +133,7 @@ def score(
     Args:
         model: any `nn.Module` that maps a batch of inputs to logits, an architecture, or its text.
         batch: a `Batch`, a pair (inputs, labels), or a loader, whose first batch is taken.
-        metrics: names, or `all`.
+        metrics: names, metrics of your own, or `all`.
         options: how metrics are measured.
         seed: of the weights of an architecture's network, and of the metrics that draw random numbers on it.
         repeats: how many initialisations are scored. The first one of a module is its own; for the others every layer
@@ -153,15 +153,15 @@ def score(
         raise InputError(f"repeats must be at least 1, not {repeats}")
     seeds = tuple(range(seed, seed + repeats))
     chosen = choose(metrics)
-    names = [metric.name for metric in chosen]
-    subject = parse(model) if isinstance(model, str) else model
-    if isinstance(subject, Architecture):
+    if isinstance(model, str):
+        model = parse(model)
+    if isinstance(model, Architecture):
         size = NetworkSettings(**network)
-        rows = [measure(subject, batch, names, network=size, options=options, seed=this) for this in seeds]
+        rows = [measure(model, batch, chosen, network=size, options=options, seed=this) for this in seeds]
     elif network:
         raise InputError(f"{', '.join(network)}: a module has its size already; only architectures are built here")
     else:
-        rows = [evaluate(drawn, batch, names, options) for drawn in _drawn(subject, batch, seeds)]
+        rows = [evaluate(drawn, batch, chosen, options) for drawn in _drawn(model, batch, seeds)]
     scores = (MetricScore(m.name, m.higher_is_better, tuple(row[m.name] for row in rows)) for m in chosen)
     return Scores(tuple(scores), batch.source, seeds)
 
@@ -191,10 +191,16 @@ def as_batch(batch: Batch | tuple[Any, Any] | Iterable[Any]) -> Batch:
             return pair
     if not _is_pair(pair):
         raise InputError("the loader must yield pairs (inputs, labels)")
-    x, y = (np.asarray(t.detach().cpu() if isinstance(t, Tensor) else t) for t in pair)
+    x, y = map(_array, pair)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise InputError(f"labels must be whole numbers, one for each input, not {y.dtype} of shape {y.shape}")
-    return Batch(x, y, classes=int(y.max()) + 1 if len(y) else 1, source=source)
+    return Batch(x, y, classes=int(y.max(initial=0)) + 1, source=source)
+
+
+def _array(values: Tensor | np.ndarray) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+    return np.asarray(values)
 
 
 def _is_pair(value: Any) -> bool:

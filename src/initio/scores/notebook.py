@@ -31,4 +31,6 @@ def data_frame(columns: Mapping[str, Any], index: Sequence[str] = ()) -> Any:
     except ImportError:
         raise InputError("a data frame needs pandas: pip install 'initio[frames]'") from None
     frame = pandas.DataFrame(dict(columns))
-    return frame.set_index(list(index)) if index else frame
+    if index:
+        frame = frame.set_index(list(index))
+    return frame

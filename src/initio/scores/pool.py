@@ -43,7 +43,7 @@ class ScoringJob:
 
     space: Space
     batch: Batch = field(repr=False)
-    metrics: tuple[str, ...]
+    metrics: tuple[str | Metric, ...]
     network: NetworkSettings
     options: Options
     seed: int = 0
@@ -305,10 +305,11 @@ def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
     space, network = home_of(job.space, arch), job.space.resolve(job.network)
     versions = {metric.name: metric.version for metric in part.metrics}
     made = part.settings
+    metrics = [metric for metric in part.metrics if metric.name in task.metrics]  # a worker knows no others by name
     out = []
     for seed in task.seeds:
         values = measure(
-            arch, job.batch, task.metrics, space=space, network=network, options=job.options, seed=seed
+            arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed
         )  # fmt: skip
         for name, found in values.items():
             out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import math
 import sqlite3
 import tempfile
 import time
@@ -23,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from initio.errors import InputError
-from initio.records import Architecture, Batch, Evaluation, Scalar, Settings, settings
+from initio.records import Architecture, Batch, Evaluation, Settings, decode, encode, load_json
 
 STORE_VERSION = 1
 APPLICATION_ID = 0x494E4954  # "INIT": tells a store from any other SQLite file
@@ -98,20 +97,28 @@ class Store:
             raise InputError(f"the folder of the store {str(self.path)!r} does not exist")
         if self.path.is_dir():
             raise InputError(f"the store {str(self.path)!r} is a folder: give the name of a file")
+        if self.path.exists() and not self.path.is_file():
+            raise InputError(f"the store {str(self.path)!r} is no plain file")
         if read_only and not self.path.is_file():
             raise InputError(f"there is no store {str(self.path)!r}")
         if not read_only and self.path.suffix == PACKED:
             raise InputError(f"the packed store {str(self.path)!r} can only be read: write to an .db file")
         with self._sentences():
-            self._db = self._read_only() if read_only else self._connect(self.path.absolute().as_uri())
+            self._db = self._opened(read_only)
         try:
             with self._sentences():
                 self._prepare(read_only)
         except BaseException:
             self._db.close()
             raise
+        self._file = self._file_now()
 
     # --- opening -----------------------------------------------------
+
+    def _opened(self, read_only: bool) -> sqlite3.Connection:
+        if read_only:
+            return self._read_only()
+        return self._connect(self.path.absolute().as_uri())
 
     def _connect(self, uri: str) -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)
@@ -187,6 +194,14 @@ class Store:
     def _pragma(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
 
+    def _file_now(self) -> tuple[int, int] | None:
+        """Which file bears the name; None if there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     # --- writing -----------------------------------------------------
 
     def put(self, evaluations: Iterable[Evaluation]) -> None:
@@ -197,6 +212,8 @@ class Store:
                 "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(*self._row_key(e), e.metric, e.version, e.seed, e.value, e.flag) for e in rows],
             )
+        if self._file_now() != self._file:  # SQLite goes on with a file that has lost its name, and nobody finds it
+            raise InputError(f"the store {str(self.path)!r} was deleted or replaced while it was in use")
 
     def describe(self, batch: Batch) -> None:
         """Remembers what the fingerprint of a batch stands for."""
@@ -245,7 +262,8 @@ class Store:
         """By which the store knows these settings; 0 if it does not."""
         with self._sentences():
             found = self._db.execute("SELECT id FROM settings WHERE text = ?", (_settings_text(values),)).fetchone()
-        return int(found[0]) if found else 0
+        (number,) = found or (0,)
+        return int(number)
 
     def evaluations(self) -> Iterator[Evaluation]:
         """All scores, in the order of their keys: the same order for the same scores, however they were written."""
@@ -298,8 +316,9 @@ class Store:
 
     def _read_settings(self, text: str) -> Settings:
         try:
-            return settings(**{name: _scalar(value) for name, value in json.loads(text).items()})
-        except (ValueError, TypeError, AttributeError):
+            found: Settings = decode(Settings, load_json(text, "settings"))
+            return found
+        except InputError:
             raise InputError(f"the store {str(self.path)!r} is damaged: settings {text[:40]!r}") from None
 
     # --- transactions and errors -----------------------------------------------------
@@ -321,7 +340,7 @@ class Store:
         """SQLite's errors as sentences that name the file."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(f"the store {str(self.path)!r} {self._reason(str(error))}") from error
 
     def _reason(self, message: str) -> str:
@@ -334,6 +353,7 @@ class Store:
             "unable to open": "cannot be opened: check that you may read and write the file and its folder",
             "disk I/O": "cannot be read or written: the disk is full, a limit is reached, or the disk is failing",
             "malformed": "is damaged: restore a copy or score again into a new file",
+            "decode": "is damaged: restore a copy or score again into a new file",
         }
         return next((reason for sign, reason in reasons.items() if sign in message), f"cannot be used: {message}")
 
@@ -387,8 +407,9 @@ def find_store(name: str) -> Path:
     shipped = _shipped()
     if name in shipped:
         return shipped[name]
-    hint = f", and no scores of that name come with Initio ({', '.join(shipped)} do)" if shipped else ""
-    raise InputError(f"there is no store {name!r}{hint}")
+    raise InputError(
+        f"there is no store {name!r}, and no scores of that name come with Initio ({', '.join(shipped)} do)"
+    )
 
 
 # --- comparing -----------------------------------------------------
@@ -424,14 +445,5 @@ def _choices_text(arch: Architecture) -> str:
 
 
 def _settings_text(values: Settings) -> str:
-    """JSON with sorted names; an infinity, which JSON lacks, is an object."""
-    return json.dumps({name: _json_value(value) for name, value in sorted(values)}, allow_nan=False)
-
-
-def _json_value(value: Scalar) -> Scalar | dict[str, str]:
-    return {"float": str(value)} if isinstance(value, float) and math.isinf(value) else value
-
-
-def _scalar(value: Any) -> Scalar:
-    scalar: Scalar = float(value["float"]) if isinstance(value, dict) else value
-    return scalar
+    """JSON with sorted names."""
+    return json.dumps(encode(dict(sorted(values))), allow_nan=False)

@@ -143,6 +143,15 @@ class ScoreTable:
     def _measured(self) -> list[str]:
         return [name for name in self.columns if not self.origin(name).counted]
 
+    def value(self, metric: str, draw: int, row: int) -> float | None:
+        """One value, None if it does not exist."""
+        value = float(self.each(metric)[draw, row])
+        return None if np.isnan(value) else value
+
+    def flag(self, metric: str, draw: int, row: int) -> str:
+        """Why a value is missing or to be doubted; nothing for most."""
+        return self.flags.get(metric, {}).get((draw, row), "")
+
     # --- values that do not exist -----------------------------------------------------
 
     def reason(self, arch: Architecture, metric: str) -> str:
@@ -207,7 +216,8 @@ class ScoreTable:
         A score belongs to all architectures with the same network; a cost (parameters, FLOPs) to the one as written.
         """
         written, same = (np.array([self.rows.get(pair[i], -1) for pair in pairs], dtype=np.intp) for i in (0, 1))
-        index = {name: written if self.origin(name).counted else same for name in self.columns}
+        place = {True: written, False: same}
+        index = {name: place[self.origin(name).counted] for name in self.columns}
         return self._take([arch for arch, _ in pairs], index)
 
     def _take(self, architectures: Sequence[Architecture], index: Mapping[str, np.ndarray]) -> ScoreTable:

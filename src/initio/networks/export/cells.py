@@ -111,7 +111,7 @@ class CellCode:
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _CellLayer:
     """A module of a cell; `source` is the cell's input that it reads, if it reads one."""
 
     name: str
@@ -176,7 +176,7 @@ def _operations(cell: Graph) -> Iterator[tuple[Step, Op]]:
         yield step, step.op
 
 
-def _layers(cell: Graph, write: Operations) -> Iterator[_Layer]:
+def _layers(cell: Graph, write: Operations) -> Iterator[_CellLayer]:
     """The modules: those that are read, and those whose weights a state dict has."""
     read = _read(cell)
     for number, (step, op) in enumerate(_operations(cell), start=cell.n_inputs):
@@ -186,10 +186,10 @@ def _layers(cell: Graph, write: Operations) -> Iterator[_Layer]:
         if step.inputs[0] < cell.n_inputs:
             source = step.inputs[0]
         if number in read or "{c_" in code.call:
-            yield _Layer(step.name, op, code, source, number in read)
+            yield _CellLayer(step.name, op, code, source, number in read)
 
 
-def _argument_names(n_inputs: int, layers: Sequence[_Layer], columns: Sequence[tuple[str, ...]]) -> list[str]:
+def _argument_names(n_inputs: int, layers: Sequence[_CellLayer], columns: Sequence[tuple[str, ...]]) -> list[str]:
     """The name of each width; `columns` has what all cells of the class give for it.
 
     A single width is `channels`. Else that of each input has a name of its own.

@@ -1,0 +1,62 @@
+"""Parts of one's own on the command line, in this process and in workers."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from initio.cli import main
+from initio.metrics import METRICS, Metric
+
+PARTS = """
+from torch import nn
+import initio
+from initio.metrics import Metric
+
+def net(width, shape, classes):
+    first = nn.Linear(shape[0] * shape[1] * shape[2], width)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(width, classes))
+
+Tiny = initio.space("tiny", net, width=[2, 3, 4, 5])
+Largest = Metric("largest", "max |f|", "here", True, frozenset(), lambda at: float(at.f.abs().max()))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("initio.cli.progress.EVERY", 1e9)
+    (tmp_path / "own_parts_here.py").write_text(PARTS)
+    return tmp_path
+
+
+def test_a_space_and_metrics_of_ones_own_are_scored_alike_by_any_number_of_workers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smallest = Metric("smallest", "min |f|", "here", True, frozenset(), lambda at: float(at.f.abs().min()))
+    monkeypatch.setitem(METRICS, "smallest", smallest)  # which no other process knows by name
+    for workers in ("1", "2"):
+        command = ["score", "own_parts_here:Tiny", "--all", "--data", "noise:1x4x4", "--batch-size", "4"]
+        command += ["--metrics", "grad,params,smallest,own_parts_here:Largest", "--workers", workers]
+        assert main([*command, "--store", f"{workers}.db", "--export", f"{workers}.csv"]) == 0
+    assert (folder / "1.csv").read_text() == (folder / "2.csv").read_text()
+    out = capsys.readouterr().out
+    assert out.count("own_parts_here:Largest          4") == 2
+    assert "own_parts_here:Tiny-" in (folder / "1.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("space", "metric", "message"),
+    [
+        ("own_parts_here:Tini", "grad", "the search space 'own_parts_here:Tini' cannot be imported: AttributeError"),
+        ("nb201", "own_parts_here:net", "own_parts_here:net must be an initio.metrics.Metric, not function"),
+        ("nowhere:Tiny", "grad", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    space: str, metric: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", space, "--sample", "1", "--metrics", metric]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir() if path.suffix == ".db"] == []
