@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.overrides import TorchFunctionMode
 
 CONVOLUTION = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -68,7 +69,7 @@ def scales(parameters: list[nn.Parameter], parameterisation: str) -> Tensor:
 def targets(f: Tensor, y: Tensor, reduction: str) -> list[Callable[[Tensor, int], Tensor]]:
     """Scalars of one sample's outputs that the kernel is made of."""
     if reduction == "label":
-        return [lambda out, i: out[y[i]]]
+        return [lambda out, i: out[y[i]] if f.shape[1] > 1 else out[0]]
     if reduction == "sum":
         return [lambda out, i: out.sum()]
     return [lambda out, i, k=k: out[k] for k in range(f.shape[1])]
@@ -227,40 +228,50 @@ def grasp_printed(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
         with sdpa_kernel(SDPBackend.MATH):
             loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])
         g = torch.autograd.grad(loss, theta, create_graph=True, allow_unused=True)
-        half = sum(((t**2).sum() / 2 for t in g if t is not None), torch.zeros(()))  # ∇ of it is H g
-        Hg = torch.autograd.grad(half, theta, allow_unused=True)
-        total += sum(float((p.detach() * t).sum()) for p, t in zip(theta, Hg, strict=True) if t is not None)
+        parts = [(t, p) for t, p in zip(g, theta, strict=True) if t is not None]
+        S = sum(((t * p.detach()).sum() for t, p in parts), torch.zeros(()))  # ∇ of it is H θ
+        Ht = torch.autograd.grad(S, theta, allow_unused=True)
+        total += sum(float((t.detach() * h).sum()) for t, h in zip(g, Ht, strict=True) if t is not None and h is not None)
     return abs(total) / len(x)
 
 
+class _Outputs(TorchFunctionMode):
+    """Keeps the outputs of convolutions and linear layers, also where a function is called and no module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[bool, Tensor, Tensor]] = []
+
+    def __torch_function__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        out = func(*args, **(kwargs or {}))
+        convolution = func in (torch.conv1d, torch.conv2d, torch.conv3d)
+        if (func is F.linear or convolution) and isinstance(args[1], nn.Parameter) and out.requires_grad:
+            out.retain_grad()
+            self.kept.append((convolution, args[1], out))
+            return out.clone()  # what follows may work in place
+        return out
+
+
 def fisher(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    net = double(model)
-    kept: list[tuple[nn.Module, Tensor]] = []
-
-    def keep(module: nn.Module, _: object, output: Tensor) -> Tensor:
-        output.retain_grad()
-        kept.append((module, output))
-        return output.clone()  # what follows may work in place
-
-    for module in net.modules():
-        if isinstance(module, CONVOLUTION | nn.Linear):
-            module.register_forward_hook(keep)
-    F.cross_entropy(net(x.double()), y).backward()
+    net, layers = double(model), _Outputs()
+    with layers:
+        f = net(x.double())
+    F.cross_entropy(f, y).backward()
     total = 0.0
-    for module, z in kept:
+    for convolution, weight, z in layers.kept:
         if z.grad is None:
             continue
         product = z * z.grad
-        if isinstance(module, nn.Linear):
+        if not convolution:
             product = product.movedim(-1, 1)
         product = product.flatten(2).sum(2) if product.ndim > 2 else product
         per_channel = (product**2).mean(0) / 2
-        total += sum(float(per_channel[c].detach()) * module.weight[c].numel() for c in range(len(per_channel)))
+        total += sum(float(per_channel[c].detach()) * weight[c].numel() for c in range(len(per_channel)))
     return total
 
 
 def synflow(model: nn.Module, shape: tuple[int, ...]) -> float:
-    net = double(model)
+    net = double(model).eval()
     with torch.no_grad():
         for t in [*net.parameters(), *net.buffers()]:  # as published: all that a state has
             t.abs_()
@@ -286,21 +297,28 @@ def jacob_cov(model: nn.Module, x: Tensor) -> float:
     return float(-np.sum(np.log(v + 1e-5) + 1 / (v + 1e-5)))
 
 
+class _Codes(TorchFunctionMode):
+    """Collects the signs of what ReLUs meet, also where a function is called and no module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[np.ndarray] = []
+
+    def __torch_function__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        relus = (F.relu, torch.relu, Tensor.relu, F.leaky_relu, F.relu6)
+        if func in relus and not isinstance(args[0], nn.Parameter):
+            self.found.append(args[0].detach().flatten(1).numpy() > 0)
+        return func(*args, **(kwargs or {}))
+
+
 def naswot(model: nn.Module, x: Tensor) -> float | None:
-    net = double(model)
     K = np.zeros((len(x), len(x)))
-    found = []
-
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> None:
-        found.append(inputs[0].detach().flatten(1).numpy() > 0)
-
-    for module in net.modules():
-        if isinstance(module, nn.ReLU | nn.LeakyReLU | nn.ReLU6):
-            module.register_forward_hook(keep)
-    net(x.double())
-    if not found:
+    codes = _Codes()
+    with codes:
+        double(model)(x.double())
+    if not codes.found:
         return None
-    for C in found:
+    for C in codes.found:
         for i in range(len(x)):
             for j in range(len(x)):
                 K[i, j] += (C[i] == C[j]).sum()

@@ -74,7 +74,7 @@ def odd(name: str, function: Callable[..., Any], shape: tuple[int, ...] = (5,), 
     return Case(name, build, shape, **facts)
 
 
-_OUTSIDE = ("fisher", "layers")  # weights that are used by other than recorded layers are not in it
+_OUTSIDE = ("fisher",)  # weights that are used by other than recorded layers are not in it
 
 
 class _Scaled(nn.Module):
@@ -214,6 +214,11 @@ def _old_weight_norm(module: nn.Module) -> nn.Module:
         return torch.nn.utils.weight_norm(module)
 
 
+def _copyable(model: nn.Module) -> nn.Module:
+    model[0].weight = model[0].weight.detach()  # type: ignore[index]
+    return model
+
+
 def _spectral(make: Callable[[], nn.Module]) -> nn.Module:
     return parametrizations.spectral_norm(make())
 
@@ -252,6 +257,15 @@ class _Flat(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x).flatten(1)
+
+
+class _Column(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)[:, None]
 
 
 class _Own(nn.Module):
@@ -366,7 +380,7 @@ MODULES: tuple[Case, ...] = (
     image("residual_in_place", _Residual), image("squeeze_and_excite", _SqueezeExcite), plain("bilinear_layer", lambda: Lambda(lambda s, x: s.head(s.act(s.b(x, x))), b=nn.Bilinear(5, 5, 4), act=nn.ReLU(), head=nn.Linear(4, CLASSES)), flagged=_OUTSIDE),
     tokens("attention", lambda: _Attended(6)), plain("attention_of_tokens", _Attention, TOKENS, flagged=_OUTSIDE), plain("attention_time_first", lambda: _Attention(batch_first=False), TOKENS, flagged=_OUTSIDE), plain("attention_with_bias", lambda: _Attention(add_bias_kv=True), TOKENS, flagged=_OUTSIDE),
     tokens("transformer_encoder_layer", lambda: nn.TransformerEncoderLayer(6, 2, 8, batch_first=True), flagged=_OUTSIDE), tokens("transformer_gelu", lambda: nn.TransformerEncoderLayer(6, 2, 8, batch_first=True, norm_first=True, activation="gelu"), flagged=_OUTSIDE),
-    plain("transformer_time_first", lambda: Lambda(lambda s, x: s.head(s.layer(x.transpose(0, 1)).transpose(0, 1).mean(1)), layer=nn.TransformerEncoderLayer(4, 2, 8), head=nn.Linear(4, CLASSES)), TOKENS, flagged=_OUTSIDE),
+    plain("transformer_time_first", lambda: Lambda(lambda s, x: s.head(s.layer(x.transpose(0, 1)).transpose(0, 1).mean(1)), layer=nn.TransformerEncoderLayer(4, 2, 8), head=nn.Linear(4, CLASSES)), TOKENS, flagged=(*_OUTSIDE, "naswot")),
     plain("transformer_time_first_square", lambda: Lambda(lambda s, x: s.head(s.layer(x.transpose(0, 1)).transpose(0, 1).mean(1)), layer=nn.TransformerEncoderLayer(4, 2, 8), head=nn.Linear(4, CLASSES)), (4, 4), flagged=(*_OUTSIDE, "naswot")),
     tokens("transformer_decoder_layer", lambda: _Decoder(6), flagged=_OUTSIDE),
     # recurrent
@@ -376,18 +390,18 @@ MODULES: tuple[Case, ...] = (
     # embeddings
     plain("embedding", _Embedded, flagged=("jacob_cov", "synflow", *_OUTSIDE)), plain("embedding_bag", lambda: _Embedded(True), flagged=("jacob_cov", "synflow", *_OUTSIDE)), plain("embedding_of_whole_numbers", lambda: nn.Sequential(nn.Embedding(9, 6), nn.Flatten(), nn.Linear(30, CLASSES)), refused="the model does not take", inputs=lambda x: x.abs()),
     # parameters
-    plain("tied", _Tied), plain("buffers", _Buffers), plain("frozen_parameters", _Frozen), plain("hypernetwork", _Hyper), plain("unused_layer", _Unused), plain("parametrized", _parametrized, flagged=_OUTSIDE), plain("float64_parameters", lambda: _mlp().double()), plain("bfloat16_parameters", lambda: _mlp().bfloat16()), plain("half_parameters", lambda: _mlp().half()),
-    plain("weight_norm", lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE), plain("old_weight_norm", lambda: nn.Sequential(_old_weight_norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE), plain("spectral_norm", lambda: nn.Sequential(_spectral(lambda: nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE),
-    plain("orthogonal", lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE), image("spectral_norm_of_images", lambda: _spectral(lambda: nn.Conv2d(8, 8, 3)), flagged=_OUTSIDE), plain("parameter_list", lambda: _Lists(), flagged=_OUTSIDE),
+    plain("tied", _Tied), plain("buffers", _Buffers), plain("frozen_parameters", _Frozen), plain("hypernetwork", _Hyper, flagged=_OUTSIDE), plain("unused_layer", _Unused), plain("parametrized", _parametrized, flagged=_OUTSIDE), plain("float64_parameters", lambda: _mlp().double()), plain("bfloat16_parameters", lambda: _mlp().bfloat16()), plain("half_parameters", lambda: _mlp().half()),
+    plain("weight_norm", lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE), plain("old_weight_norm", lambda: nn.Sequential(_old_weight_norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE, oracle=_copyable), plain("spectral_norm", lambda: nn.Sequential(_spectral(lambda: nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=_OUTSIDE),
+    plain("orthogonal", lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), flagged=(*_OUTSIDE, "grasp", "grasp_printed")), image("spectral_norm_of_images", lambda: _spectral(lambda: nn.Conv2d(8, 8, 3)), flagged=_OUTSIDE), plain("parameter_list", _Lists, flagged=_OUTSIDE),
     plain("no_parameters", lambda: nn.Sequential(nn.Flatten(), nn.ReLU()), (CLASSES,), flagged=("grad", "grad_norm", "snip", "snip_printed", "grasp", "grasp_printed", "nasi", "nasi_sum", "fisher", "synflow", "trace", "kappa", "lambda_min", "lambda_relative", "eigen", "knas")), plain("lazy", lambda: nn.Sequential(nn.LazyLinear(6), nn.ReLU(), nn.LazyLinear(CLASSES)), oracle=lambda model: _met(model)),
     # compiled
     plain("compiled", lambda: _compiled(_mlp), oracle=_uncompiled), plain("compiled_part", lambda: nn.Sequential(_compiled(lambda: nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), oracle=_uncompiled), plain("scripted", lambda: _script(_mlp()), refused="a compiled model cannot be scored"), plain("traced", lambda: _traced(_mlp()), refused="a compiled model cannot be scored"), plain("scripted_part", lambda: nn.Sequential(_script(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, CLASSES)), refused="a compiled model cannot be scored"),
     # outputs
-    odd("tuple", lambda s, x: (s.body(x), x), oracle=_First), odd("list", lambda s, x: [s.body(x), x], oracle=_First), odd("dict", lambda s, x: {"logits": s.body(x)}, refused="must return a tensor of logits, not dict"), odd("none", lambda s, x: None, refused="must return a tensor of logits"), odd("scalar", lambda s, x: s.body(x).sum(), refused="must return"), odd("vector", lambda s, x: s.body(x)[:, 0], flagged=("grad", "grad_norm", "snip", "snip_printed", "grasp", "grasp_printed", "nasi", "nasi_sum", "fisher", "trace", "kappa", "lambda_min", "eigen", "knas", "synflow", "jacob_cov", "naswot")),
+    odd("tuple", lambda s, x: (s.body(x), x), oracle=_First), odd("list", lambda s, x: [s.body(x), x], oracle=_First), odd("dict", lambda s, x: {"logits": s.body(x)}, refused="must return a tensor of logits, not dict"), odd("none", lambda s, x: None, refused="must return a tensor of logits"), odd("scalar", lambda s, x: s.body(x).sum(), refused="must return"), odd("vector", lambda s, x: s.body(x)[:, 0], flagged=("grad", "grad_norm", "snip", "snip_printed", "grasp", "grasp_printed", "nasi", "nasi_sum", "fisher"), oracle=_Column),
     odd("complex", lambda s, x: torch.fft.fft(s.body(x)), refused="must return"), odd("integer", lambda s, x: s.body(x).argmax(1), refused="must return"), odd("boolean", lambda s, x: s.body(x) > 0, refused="must return"), odd("fewer_rows", lambda s, x: s.body(x)[:-1], refused="must return"), odd("more_rows", lambda s, x: s.body(x).repeat(2, 1), refused="must return"), odd("images", lambda s, x: s.body(x)[:, :, None, None].expand(-1, -1, 2, 2), refused="must return"), odd("pixels_of_one", lambda s, x: s.body(x)[:, :, None, None], oracle=_Flat), odd("tokens", lambda s, x: s.body(x)[:, None].expand(-1, 2, -1), refused="must return"), odd("few_classes", lambda s, x: s.body(x)[:, :2], refused="the network has 2 outputs"), odd("empty", lambda s, x: s.body(x)[:, :0], refused="must return"),
-    odd("half_inside", lambda s, x: s.body(x.half()), refused="the model does not take"), odd("half_outside", lambda s, x: s.body(x).half().to(x.dtype), flagged=("grad", "snip")), odd("infinite", lambda s, x: s.body(x) / 0, flagged=("grad",)), odd("not_a_number", lambda s, x: s.body(x) * float("nan"), flagged=("grad",)), odd("detached", lambda s, x: s.body(x).detach(), flagged=("grad",)), odd("constant", lambda s, x: s.body(torch.zeros_like(x)), flagged=("jacob_cov",)), odd("without_gradient", lambda s, x: _quiet(s.body, x), flagged=("grad",)), odd("inference_mode", lambda s, x: _inference(s.body, x), flagged=("grad",)),
+    odd("half_inside", lambda s, x: s.body(x.half()), refused="the model does not take"), odd("rounded_inside", lambda s, x: s.body(x).float().to(x.dtype)), odd("infinite", lambda s, x: s.body(x) / 0, flagged=("naswot",)), odd("not_a_number", lambda s, x: s.body(x) * float("nan"), flagged=("naswot",)), odd("detached", lambda s, x: s.body(x).detach(), flagged=("naswot",)), odd("constant", lambda s, x: s.body(torch.zeros_like(x)), flagged=("jacob_cov",)), odd("without_gradient", lambda s, x: _quiet(s.body, x), flagged=("naswot",)), odd("inference_mode", lambda s, x: _inference(s.body, x), flagged=("naswot",)),
     # inputs
-    odd("writes_into_its_input", _written, oracle=_Own), odd("writes_into_a_part", _written_part, oracle=_Own), odd("other_shape", lambda s, x: s.body(x.view(-1, 7, 3)), refused="the model does not take"), odd("raises", lambda s, x: _raise(), refused="the model does not take"), odd("needs_keys", lambda s, x: s.body(x["image"]), refused="the model does not take"), plain("meta", lambda: _mlp().to("meta"), refused="meta"), plain("needs_two_inputs", lambda: nn.Bilinear(5, 5, CLASSES), refused="the model does not take"),
+    odd("writes_into_its_input", _written, oracle=_Own, flagged=("fisher",)), odd("writes_into_a_part", _written_part, oracle=_Own, flagged=("fisher",)), odd("other_shape", lambda s, x: s.body(x.view(-1, 7, 3)), refused="the model does not take"), odd("raises", lambda s, x: _raise(), refused="the model does not take"), odd("needs_keys", lambda s, x: s.body(x["image"]), refused="the model does not take"), plain("meta", lambda: _mlp().to("meta"), refused="meta"), plain("needs_two_inputs", lambda: nn.Bilinear(5, 5, CLASSES), refused="the model does not take"),
     plain("batch_norm_of_one_value", lambda: nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, CLASSES)), samples=1, flagged=("grad",)), plain("batch_norm_of_one_value_without_statistics", lambda: nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.ReLU(), nn.Linear(6, CLASSES)), samples=1, flagged=("grad",)), plain("one_sample", _mlp, samples=1, flagged=("grad",)),
     plain("zeros_with_batch_norm", lambda: _net(nn.Conv2d(2, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()), IMAGE, inputs=torch.zeros_like, flagged=("grad",)), plain("tiny_with_batch_norm", lambda: _net(nn.Conv2d(2, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()), IMAGE, inputs=lambda x: x * 1e-30, flagged=("grad",)), plain("huge", _mlp, inputs=lambda x: x * 1e30, flagged=("grad",)), plain("tiny", _mlp, inputs=lambda x: x * 1e-30, flagged=("grad",)), plain("equal_inputs", _mlp, inputs=lambda x: x[:1].expand_as(x), flagged=("kappa", "naswot", "jacob_cov")),
 )  # fmt: skip

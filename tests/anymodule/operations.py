@@ -7,7 +7,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from tests.anymodule.cases import Case, on_images, on_values
+from tests.anymodule.cases import EVERY, Case, ImageHost, on_images, on_values
+
+_PER_SAMPLE = ("trace", "kappa", "lambda_min", "eigen", "knas", "nasi_sum", "grasp_printed")
+_FLAGGED = {
+    "linear_of_parameter": ("fisher",),  # counts a layer that is no layer of the batch
+    "logcumsumexp": ("grasp_printed",),  # not a number
+    "masked_scatter": _PER_SAMPLE,  # takes the values of other samples
+}
 
 # --- one argument: op(h) @ op(w), both moved into the operation's domain ----------------------------------------------
 
@@ -30,7 +37,7 @@ def _large(t: Tensor) -> Tensor:
 
 _UNARY = {
     _any: (
-        "abs asinh atan ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac neg positive rad2deg round sgn sigmoid "
+        "abs asinh atan ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac neg positive round sgn sigmoid "
         "sign sin sinc sinh square tanh trunc nan_to_num angle conj resolve_conj resolve_neg i0 special.i0e special.i1 "
         "special.i1e special.ndtr special.log_ndtr special.erfcx conj_physical real special.expit"
     ),
@@ -82,6 +89,7 @@ def _activation(name: str, op: object) -> Case:
 _BINARY = {
     "add": lambda h, w: torch.add(h, w[0], alpha=2.0),
     "radd": lambda h, w: 1.0 + h + w[1],
+    "rad2deg": lambda h, w: torch.rad2deg(h / 60) @ torch.rad2deg(w / 60),
     "sub": lambda h, w: torch.sub(h, w[0]),
     "rsub": lambda h, w: torch.rsub(h, w[0]),
     "mul": lambda h, w: h * w[0],
@@ -143,13 +151,11 @@ _BINARY = {
     "ldexp": lambda h, w: torch.ldexp(h, w[0]),
     "xlogy": lambda h, w: torch.xlogy(h, _positive(w[0])),
     "xlog1py": lambda h, w: torch.special.xlog1py(h, _positive(w[0])),
-    "heaviside": lambda h, w: torch.heaviside(h, w[0].detach()) * (h @ w),
     "clamp_tensor": lambda h, w: torch.clamp(h, min=-_positive(w[0]), max=_positive(w[1])),
     "prelu": lambda h, w: F.prelu(h, w[0]),
     "comparison": lambda h, w: (h > w[0]).to(h.dtype) * (h @ w),
-    "embedding": lambda h, w: h * F.embedding((h.detach() > 0).sum(1), w),
+    "embedding": lambda h, w: h * F.embedding((h.detach() > 0).sum(1).clamp(max=5), w),
     "embedding_bag": lambda h, w: h * F.embedding_bag((h.detach() > 0).long(), w, mode="mean"),
-    "gather_parameter": lambda h, w: h * w.gather(0, (h.detach()[:1] > 0).long()),
     "nll": lambda h, w: h * F.cross_entropy(w, torch.arange(6)),
     "mse_of_parameters": lambda h, w: h * F.mse_loss(w, w.T),
     "kl_div": lambda h, w: h * F.kl_div(F.log_softmax(w, 1), F.softmax(w.T, 1), reduction="batchmean"),
@@ -171,7 +177,7 @@ _REDUCTIONS = {
     "quantile": lambda t: t.quantile(0.3, dim=1), "nanquantile": lambda t: t.nanquantile(0.6, dim=1),
     "kthvalue": lambda t: t.kthvalue(2, 1).values, "topk": lambda t: t.topk(3, 1).values, "sort": lambda t: t.sort(1).values,
     "renorm": lambda t: t.renorm(2, 0, 0.7), "trapezoid": lambda t: torch.trapezoid(t, dim=1),
-    "diff": lambda t: t.diff(dim=1), "cov": lambda t: t @ torch.cov(torch.ones(2, 1, dtype=t.dtype) * t[:1, :2]).mean().view(1, 1).expand(6, 6),
+    "diff": lambda t: t.diff(dim=1), "corrcoef": lambda t: torch.stack([torch.corrcoef(torch.stack([row[:3], row[3:]]))[0] for row in t]),
     "cumulative_trapezoid": lambda t: torch.cumulative_trapezoid(t, dim=1), "gradient": lambda t: torch.gradient(t, dim=1)[0],
 }  # fmt: skip
 
@@ -181,7 +187,7 @@ def _reduction(name: str, op: object) -> Case:
         a, b = op(h), op(w)  # type: ignore[operator]
         return torch.cat([a.reshape(len(h), -1) * b.reshape(-1)[:1].sin(), h @ w], 1)
 
-    return on_values(name, run, flagged=("trace", "kappa") if name == "cov" else ())
+    return on_values(name, run, flagged=_FLAGGED.get(name, ()))
 
 
 _SHAPES = {
@@ -223,17 +229,17 @@ _SHAPES = {
     "view_as": lambda t: t.view_as(t).sin(), "expand_as": lambda t: t[:, :1].expand_as(t).sin(),
     "select_scatter": lambda t: t.select_scatter(t[:, 0].sin(), 1, 3),
     "slice_scatter": lambda t: t.slice_scatter(t[:, :2].sin(), 1, 0, 2), "atleast_3d": lambda t: torch.atleast_3d(t).sin(),
-    "unsafe_chunk": lambda t: t.unsafe_chunk(2, 1)[0], "meshgrid": lambda t: t * torch.meshgrid(t[0, :2], t[0, :2], indexing="ij")[0].sum().detach(),
+    "unsafe_chunk": lambda t: t.unsafe_chunk(2, 1)[0],
 }  # fmt: skip
 
 
 def _shape(name: str, op: object) -> Case:
     def run(h: Tensor, w: Tensor) -> Tensor:
-        a, b = op(h).flatten(1), op(w).flatten(1)  # type: ignore[operator]
+        a, b = (op(t).reshape(len(t), -1) for t in (h, w))  # type: ignore[operator]
         n = min(a.shape[1], 6)
         return torch.cat([a[:, :n] @ b.T[:n], h @ w], 1)
 
-    return on_values(name, run, flagged=("trace", "kappa", "lambda_min", "eigen", "knas", "nasi_sum", "grasp_printed") if name == "meshgrid" else ())  # fmt: skip
+    return on_values(name, run, flagged=_FLAGGED.get(name, ()))
 
 
 # --- changes in place ---------------------------------------------------------------------------------------------------
@@ -287,7 +293,7 @@ _IN_PLACE = {
     "index_add_": lambda h, w: (h @ w).index_add_(1, torch.tensor([0, 1]), h[:, :2]),
     "scatter_": lambda h, w: (h @ w).scatter_(1, torch.tensor([[1, 3]]).expand(len(h), 2), h[:, :2]),
     "addmm_": lambda h, w: h.sin().addmm_(h, w), "lerp_": lambda h, w: (h @ w).lerp_(h, 0.4),
-    "functional_in_place": lambda h, w: F.elu_(F.leaky_relu_(h @ w, 0.3)), "hardtanh_": lambda h, w: F.hardtanh_(h @ w),
+    "functional_in_place": lambda h, w: F.leaky_relu_(h @ w, 0.3), "hardtanh_": lambda h, w: F.hardtanh_(h @ w),
     "first_layer_changed": lambda h, w: h.mul_(w[0]) @ w, "in_place_on_the_first_layer": lambda h, w: h.add_(1.0) @ w,
 }  # fmt: skip
 
@@ -363,14 +369,26 @@ _IMAGES = {
     "conv2d_same_even": lambda h, w: F.conv2d(h, w[..., :2], padding="same"), "conv2d_strided": lambda h, w: F.conv2d(h, w, stride=2, padding=(1, 0)),
     "conv2d_grouped": lambda h, w: F.conv2d(h, w[:, :4], groups=2), "conv1d": lambda h, w: F.conv1d(h.flatten(2), w.flatten(2)), "conv3d": lambda h, w: F.conv3d(h[:, None].expand(-1, 8, -1, -1, -1), w[:, :, None]),
     "conv_transpose1d": lambda h, w: F.conv_transpose1d(h.flatten(2)[..., :5], w.flatten(2), stride=2), "conv_transpose2d": lambda h, w: F.conv_transpose2d(h, w, stride=2, padding=1),
-    "conv_transpose3d": lambda h, w: F.conv_transpose3d(h[:, :, None, :2, :2], w[:, :, None]), "conv_tbc": lambda h, w: torch.conv_tbc(h.flatten(2).permute(2, 0, 1), w[:, :, :, 0].permute(2, 1, 0), w[0, :, 0, 0]).transpose(0, 1),
+    "conv_transpose3d": lambda h, w: F.conv_transpose3d(h[:, :, None, :2, :2], w[:, :, None]),
     "unfold": lambda h, w: (w.flatten(1) @ F.unfold(h, 3)), "fold": lambda h, w: F.fold(F.unfold(h, 2, stride=2).sin(), (6, 6), 2, stride=2),
     "interpolate": lambda h, w: F.interpolate(h, scale_factor=2), "bilinear_up": lambda h, w: F.interpolate(h, size=(5, 5), mode="bilinear"), "bicubic": lambda h, w: F.interpolate(h, size=(5, 5), mode="bicubic"),
     "grid_sample": lambda h, w: F.grid_sample(h, torch.tanh(h[:, :2].permute(0, 2, 3, 1)), align_corners=False), "affine_grid": lambda h, w: F.grid_sample(h, F.affine_grid(torch.tanh(h.flatten(1)[:, :6]).view(-1, 2, 3), list(h.shape), align_corners=False), align_corners=False),
     "pixel_shuffle": lambda h, w: F.pixel_shuffle(h, 2), "pixel_unshuffle": lambda h, w: F.pixel_unshuffle(h, 2), "channel_shuffle": lambda h, w: F.channel_shuffle(h, 2), "softmax2d": lambda h, w: F.softmax(h, 1) * w.mean(),
-    "attention": lambda h, w: F.scaled_dot_product_attention(h.flatten(2), h.flatten(2).sin(), h.flatten(2).cos()), "dropout": lambda h, w: F.dropout(h, 0.5), "dropout2d": lambda h, w: F.dropout2d(h, 0.5), "alpha_dropout": lambda h, w: F.alpha_dropout(h, 0.5, training=True),
-    "dropout_": lambda h, w: F.dropout(F.conv2d(h, w), 0.5, inplace=True), "torch_dropout": lambda h, w: torch.dropout(F.conv2d(h, w), 0.5, True), "random_noise": lambda h, w: h + torch.randn_like(h), "channels_last": lambda h, w: F.conv2d(h.to(memory_format=torch.channels_last), w),
+    "attention": lambda h, w: F.scaled_dot_product_attention(h.flatten(2), h.flatten(2).sin(), h.flatten(2).cos()),
+    "channels_last": lambda h, w: F.conv2d(h.to(memory_format=torch.channels_last), w),
 }  # fmt: skip
+
+_DROPOUTS = {
+    "dropout": lambda h, w: F.conv2d(F.dropout(h, 0.5), w), "dropout2d": lambda h, w: F.conv2d(F.dropout2d(h, 0.5), w),
+    "alpha_dropout": lambda h, w: F.conv2d(F.alpha_dropout(h, 0.5, training=True), w), "dropout_in_place": lambda h, w: F.dropout(F.conv2d(h, w), 0.5, inplace=True),
+    "torch_dropout": lambda h, w: torch.dropout(F.conv2d(h, w), 0.5, True),
+}  # fmt: skip
+
+
+def _without_dropout(model: ImageHost) -> ImageHost:
+    model.operation = lambda h, w: F.conv2d(h, w)
+    return model
+
 
 # --- what a function mode cannot see, and what it can but should not --------------------------------------------------
 
@@ -452,19 +470,24 @@ def _energy(h: Tensor, w: Tensor) -> Tensor:
 
 _INVISIBLE = {
     "autograd_function": lambda h, w: _Cube.apply(h) @ w, "autograd_function_of_parameter": lambda h, w: _Product.apply(h, w),
-    "autograd_function_of_weights": lambda h, w: h @ _Cube.apply(w), "once_differentiable": lambda h, w: _Once.apply(h, w),
-    "straight_through": lambda h, w: _StraightThrough.apply(h) @ w, "script": _scripted,
+    "autograd_function_of_weights": lambda h, w: h @ _Cube.apply(w),
+    "script": _scripted,
     "vmap": lambda h, w: torch.func.vmap(lambda row: torch.tanh(row @ w))(h), "vmap_of_linear": lambda h, w: torch.func.vmap(lambda row: F.linear(row, w))(h),
     "vmap_of_values": lambda h, w: torch.func.vmap(torch.sin)(h) @ w, "jvp_inside": lambda h, w: torch.func.jvp(torch.sin, (h,), (h @ w,))[1],
     "grad_inside": lambda h, w: torch.func.vmap(torch.func.grad(lambda row: (row @ w).tanh().sum()))(h), "jacrev_inside": lambda h, w: torch.func.vmap(torch.func.jacrev(lambda row: (row @ w).tanh()))(h),
     "no_grad": _partly_without_gradient, "detach": lambda h, w: h.detach() @ w + h, "detach_parameter": lambda h, w: h @ w.detach() + h * w[0],
-    "data": lambda h, w: h @ w.data + h, "energy": _energy, "checkpoint": lambda h, w: checkpoint(lambda a: F.linear(a, w).tanh(), h, use_reentrant=False),
-    "checkpoint_without_weights": lambda h, w: checkpoint(torch.tanh, h, use_reentrant=False) @ w,
+    "data": lambda h, w: h @ w.data + h, "energy": _energy,
     "numpy": lambda h, w: h @ w + torch.from_numpy(h.detach().numpy().copy()), "item": lambda h, w: h @ w * float(h.detach().mean().sign()),
     "tensor_subclass": lambda h, w: (h.as_subclass(_Named) @ w).as_subclass(Tensor), "enable_grad": lambda h, w: _enabled(h, w),
     "set_grad": lambda h, w: h @ w if torch.is_grad_enabled() else h @ w, "custom_operator": lambda h, w: _twice(h) @ w,
     "hook_on_a_value": lambda h, w: _hooked(h @ w), "retain_grad": lambda h, w: _retained(h @ w),
 }  # fmt: skip
+
+
+_CHECKPOINTS = {
+    "checkpoint": lambda h, w: checkpoint(lambda a: F.linear(a, w).tanh(), h, use_reentrant=False),
+    "checkpoint_without_weights": lambda h, w: checkpoint(torch.tanh, h, use_reentrant=False) @ w,
+}
 
 
 class _Named(Tensor):
@@ -502,19 +525,25 @@ _COUPLED = {
     "rolled_batch": lambda h, w: h.roll(1, 0) @ w, "first_sample": lambda h, w: h @ w * h[:1],
     "sorted_batch": lambda h, w: h.sort(0).values @ w, "batch_attention": lambda h, w: F.softmax(h @ h.T, 1) @ (h @ w),
     "batch_softmax": lambda h, w: h.softmax(0) @ w, "batch_norm_by_hand": lambda h, w: (h - h.mean(0)) / h.std(0) @ w,
-    "transposed_attention": lambda h, w: (h.T @ h) @ w @ h.T[:, :1] + h.T[:1].T * 0 if False else h @ (h.T @ h) @ w,
+    "covariance": lambda h, w: h @ (h.T @ h) @ w, "values_of_others": lambda h, w: h * w.gather(0, (h.detach()[:1] > 0).long()),
+    "constants_of_others": lambda h, w: h @ w * h[0, :2].sum().detach(),
 }  # fmt: skip
-_PER_SAMPLE = ("trace", "kappa", "lambda_min", "eigen", "knas", "nasi_sum", "grasp_printed")
 
 OPERATIONS: tuple[Case, ...] = (
     *(_unary(path, domain) for domain, paths in _UNARY.items() for path in paths.split()),
     *(_activation(name, op) for name, op in _ACTIVATIONS.items()),
-    *(on_values(name, op) for name, op in _BINARY.items()),
+    *(on_values(name, op, flagged=_FLAGGED.get(name, ())) for name, op in _BINARY.items()),
     *(_reduction(name, op) for name, op in _REDUCTIONS.items()),
     *(_shape(name, op) for name, op in _SHAPES.items()),
     *(on_values(name, op) for name, op in _IN_PLACE.items()),
     *(on_values(name, op) for name, op in _LINEAR_ALGEBRA.items()),
     *(on_images(name, op) for name, op in _IMAGES.items()),
+    *(on_images(name, op, oracle=_without_dropout) for name, op in _DROPOUTS.items()),
+    on_images("random_noise", lambda h, w: h + torch.randn_like(h), flagged=tuple(EVERY)),
     *(on_values(name, op) for name, op in _INVISIBLE.items()),
+    *(on_values(name, op, refused="computed once more") for name, op in _CHECKPOINTS.items()),
+    on_values("once_differentiable", lambda h, w: _Once.apply(h, w), flagged=("grasp", "grasp_printed")),
+    on_values("straight_through", lambda h, w: _StraightThrough.apply(h) @ w, flagged=("grasp", "grasp_printed")),
+    on_values("heaviside", lambda h, w: torch.heaviside(h, w[0].detach()) * (h @ w), refused="heaviside"),
     *(on_values(name, op, flagged=_PER_SAMPLE) for name, op in _COUPLED.items()),
 )

@@ -22,7 +22,7 @@ from initio.errors import InputError
 from initio.metrics import Options, Value
 from initio.records import Batch
 from tests import reference
-from tests.anymodule.cases import CLASSES, Case
+from tests.anymodule.cases import CLASSES, EVERY, Case
 from tests.anymodule.modules import MODULES
 from tests.anymodule.operations import OPERATIONS
 
@@ -58,12 +58,15 @@ def oracle(name: str, which: str) -> dict[str, float]:
         lambda model: reference.kernel_metrics(model, x, y, which),
         lambda model: {"params": float(sum(p.numel() for p in model.parameters()))},
     )
+    model = case.oracle(case.model())
     for read in reads:
         try:
-            found = read(case.oracle(case.model()))
-        except (RuntimeError, NotImplementedError, ValueError, IndexError, TypeError, np.linalg.LinAlgError):
+            found = read(model)
+        except Exception:  # noqa: BLE001, S112, whatever a model raises
             continue
         out |= {metric: value for metric, value in found.items() if math.isfinite(value)}
+    if abs(out.get("kappa", 1.0)) > 1e12:  # no number: the smallest eigenvalue is rounding
+        del out["kappa"]
     return out
 
 
@@ -113,19 +116,13 @@ def configured(threads: int, compiled: bool) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-METRICS = (
-    "grad grad_norm snip snip_printed grasp grasp_printed nasi nasi_sum fisher synflow jacob_cov naswot trace kappa "
-    "lambda_min eigen knas params"
-)
-
-
 def scored(case: Case, dtype: str, which: str) -> dict[str, Value]:
     """One value for each metric; nothing of the model, the inputs or torch's generator may change."""
     model, (x, y) = case.model(), case.batch()
     before, generator = copy.deepcopy(state(model)), torch.get_rng_state()
     batch = Batch(x.numpy(), y.numpy(), classes=CLASSES, source="the case")
     try:
-        out = score(model, batch, METRICS.split(), options=Options(dtype=dtype, parameters=which))  # type: ignore[arg-type]
+        out = score(model, batch, EVERY, options=Options(dtype=dtype, parameters=which))  # type: ignore[arg-type]
     finally:
         assert torch.equal(torch.get_rng_state(), generator), "torch's generator was moved"
         same = [torch.equal(a, b) for a, b in zip(before, state(model), strict=True) if a.device.type != "meta"]
@@ -157,7 +154,7 @@ def test_right_or_says_that_it_is_not(name, record_property):
         for metric, found in values.items():
             said = verdict(metric, found, truth, dtype == "float64")
             counts[said] += 1
-            if said == "wrong" or (said == "flagged" and metric not in case.flagged):
+            if said == "wrong" or (said == "flagged" and metric in truth and metric not in case.flagged):
                 problems.append(f"{dtype} {threads} {compiled} {metric}: {found} for {truth.get(metric)}")
     for said, count in counts.items():
         record_property(said, count)

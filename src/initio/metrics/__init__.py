@@ -82,7 +82,8 @@ def evaluate(
     needs = frozenset[str]().union(*(metric.needs for metric in wanted))
     x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
     measurement = Measurement(model, x, y, options, needs)
-    return {metric.name: _value(metric, measurement) for metric in wanted}
+    with torch.random.fork_rng(devices=[]):
+        return {metric.name: _value(metric, measurement) for metric in wanted}
 
 
 def _value(metric: Metric, measurement: Measurement) -> Value:
