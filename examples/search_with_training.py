@@ -3,32 +3,19 @@
 from pathlib import Path
 
 import initio
-from initio.records import Observation, Query, SearchResult
-from initio.searches.methods.random_search import RandomSearch
-from initio.searches.queries import Budget, Task, run_queries
-from initio.training import Training, TrainingSettings
 
 
-def main(folder: Path, queries: int = 4) -> SearchResult:
-    space = initio.get_space("nb201")
-    training = Training(
-        space,
-        initio.load_data("digits"),
-        initio.NetworkSettings(channels=4, cells=1),
-        TrainingSettings(epochs=1),
-        folder=folder,
-        on_note=print,
+def main(folder: Path, queries: int = 4) -> initio.SearchResult:
+    def tell(step: initio.Trained) -> None:
+        value = f"{step.value:5.1f} % after {step.seconds:.1f} s"
+        print(value, initio.get_space("nb201").format(step.architecture), sep="  ")
+
+    result = initio.search(
+        "nb201", "random", "digits", queries=queries, epochs=1, folder=folder, resume=True, on_step=tell
     )
-
-    def evaluate(query: Query) -> Observation:
-        seen = training(query)
-        print(f"{seen.value:5.1f} % after {seen.seconds:.1f} s  {space.format(query.architecture)}")
-        return seen
-
-    result = run_queries(RandomSearch(), Task(space, Budget(queries=queries)), evaluate, seed=0)
-    print(f"chosen: {space.format(result.chosen[0])}")
+    result.show()
     return result
 
 
 if __name__ == "__main__":
-    main(Path("trainings"))
+    main(Path("runs/random-digits"))

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from initio.runs.compare import Setup
-from initio.searches import Budget, EigenNas, Knas, Task, run_queries
-from initio.tables import open_table
+from initio.runs.compare import BenchSetup
+from initio.searches import Budget, drive
+from initio.searches.methods.ranking import EigenNas, Knas
 from studies.hnas_evidence import DATASETS, mean_std, show
 
 PAPER_20, PAPER_5 = ("93.46±0.01", "71.42±0.63", "45.54±0.04"), ("93.43±0.08", "69.92±1.82", "45.53±0.06")
 TABLE_2 = {
     "k = 20": (EigenNas(20), PAPER_20),
     "k = 20, `eigen` of 500 random cells": (EigenNas(20, 500, metric="eigen"), PAPER_20),
-    "the same after 12 epochs": (EigenNas(20, 500, epochs=12, metric="eigen"), PAPER_20),
+    "the same after 12 epochs": (EigenNas(20, 500, length=12, metric="eigen"), PAPER_20),
     "k = 5": (EigenNas(5), PAPER_5),
     "k = 5, `eigen` of 500 random cells": (EigenNas(5, 500, metric="eigen"), PAPER_5),
     "knas, k = 20": (Knas(20), ("93.38", "70.78", "44.63")),
@@ -35,21 +36,20 @@ class Chosen:
     """What a search that ranks first ends with on each data set."""
 
     def __init__(self, data: Path) -> None:
-        setup = Setup("nb201", Budget(20), str(data))
+        setup = BenchSetup("nb201", Budget(20), str(data))
         found = [setup.scores(draw) for draw in range(setup.draws)]
-        self.budget, self.scores = setup.budget, [scores for scores in found if scores is not None]
-        self.benchmarks = {dataset: open_table("nb201", str(data), dataset=dataset) for dataset in DATASETS}
+        self.scores = [scores for scores in found if scores is not None]
+        self.setups = {dataset: replace(setup, dataset=dataset) for dataset in DATASETS}
 
     def accuracies(self, search: EigenNas | Knas, seed: int, first: int | None = None) -> list[float]:
         """Test accuracies where each data set has its own validation; `first` for a pool in the benchmark's order."""
         scores = self.scores[seed % len(self.scores)]  # whole draws in turn: this search looks at one metric
-        scores = scores if first is None else scores.subset(range(first))
+        if first is not None:
+            scores = scores.subset(range(first))
         out = []
-        for dataset, benchmark in self.benchmarks.items():
-            validation = benchmark.validation
-            task = Task(benchmark.space, self.budget, validation.architectures or (), scores, validation.epochs)
-            arch = run_queries(search, task, validation, seed=seed).chosen[0]
-            out.append(benchmark.report(arch)[dataset])
+        for dataset, setup in self.setups.items():
+            problem = replace(setup.problem(seed, scored=False), scores=scores)
+            out.append(setup.open().report(drive(search, problem, seed=seed).best)[dataset])
         return out
 
 

@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 
 from initio.analysis.hnas_bounds import bound
-from initio.runs.compare import Setup, run_all, summarise
-from initio.searches import (
-    Budget,
-    Hnas,
-    QuerySearch,
-    RandomSearch,
-    RegularisedEvolution,
-    Reinforce,
-    Task,
-    ZeroCost,
-)
+from initio.runs.compare import BenchSetup, curves, run_all, summarise
+from initio.searches import Answer, Budget, QuerySearch
+from initio.searches.methods.evolution import RegularisedEvolution
+from initio.searches.methods.hnas import Hnas
+from initio.searches.methods.random_search import RandomSearch
+from initio.searches.methods.ranking import ZeroCost
+from initio.searches.methods.reinforce import Reinforce
 from initio.searches.models.bayes import GaussianProcess, Optimiser, Point
 from studies.hnas_evidence import METRICS, Evidence, agree, cell, mean_std, show, spearman_of
 
@@ -62,7 +58,7 @@ def figure_3(e: Evidence, seeds: int = 10, seconds: float = 12000) -> None:
     from initio.cli.bench import markdown
     from initio.report.curves import save_curves
 
-    setup = Setup("nb201", Budget(seconds=seconds), str(e.data))
+    setup = BenchSetup("nb201", Budget(seconds=seconds), str(e.data))
     searches: dict[str, QuerySearch] = {
         "hnas, trace": Hnas("trace"), "zero-cost, trace": ZeroCost("trace", k=1000), "random": RandomSearch(),
         "rea": RegularisedEvolution(), "reinforce": Reinforce(),
@@ -71,7 +67,7 @@ def figure_3(e: Evidence, seeds: int = 10, seconds: float = 12000) -> None:
     print("\n**Figure 3: the end of the curves**\n")
     print("\n".join(markdown(summarise(outcomes), [])))
     e.out.mkdir(parents=True, exist_ok=True)
-    save_curves(outcomes, e.out / "hnas-figure-3.png", f"nb201, {seconds:,.0f} s, {seeds} seeds")
+    save_curves(curves(outcomes), e.out / "hnas-figure-3.png", f"nb201, {seconds:,.0f} s, {seeds} seeds")
     print(f"\nwritten {e.out / 'hnas-figure-3.png'}")
 
 
@@ -128,25 +124,24 @@ class Remembering:
 
 def figure_7_5(e: Evidence, seeds: int = 10, queries: int = 20) -> None:
     """The correlation of the bound at the best (μ, ν) so far, step by step of HNAS's Bayesian optimisation."""
-    setup = Setup("nb201", Budget(queries), str(e.data))
+    setup = BenchSetup("nb201", Budget(queries), str(e.data))
     shown = (1, 3, 5, 10, 15, 20)
     rows = []
     for t in (1.0, 0.5):
-        curves = np.array([_evolution(setup, Hnas("trace", t=t), seed, queries) for seed in range(seeds)])
-        rows.append([f"{t:g}", *(mean_std(curves[:, step - 1].tolist()) for step in shown)])
+        runs = np.array([_evolution(setup, Hnas("trace", t=t), seed, queries) for seed in range(seeds)])
+        rows.append([f"{t:g}", *(mean_std(runs[:, step - 1].tolist()) for step in shown)])
     title = f"Thesis Figure 7.5: ρ of the bound (trace) at the best μ, ν so far; {seeds} seeds"
     show(title, ["t", *(f"step {step}" for step in shown)], rows)
 
 
-def _evolution(setup: Setup, search: Hnas, seed: int, queries: int) -> list[float]:
-    benchmark, scores = setup.open(), setup.scores(seed)
-    assert scores is not None
-    task = Task(benchmark.space, setup.budget, benchmark.architectures or (), scores)
-    kept = Remembering(GaussianProcess(2, seed, search.start(task)))
-    steps = search.steps(task, seed, kept)
+def _evolution(setup: BenchSetup, search: Hnas, seed: int, queries: int) -> list[float]:
+    benchmark, problem = setup.open(), setup.problem(seed)
+    scores = problem.known_scores("hnas")
+    kept = Remembering(GaussianProcess(2, seed, search.start(problem)))
+    steps = search.steps(problem, seed, kept)
     query = next(steps)
     for _ in range(queries):
-        query = steps.send(benchmark.validation(query))
+        query = steps.send(Answer(benchmark.validation(query).value or 0.0))
     error = -np.array([benchmark.report(arch)["c10"] for arch in scores.architectures])
     found = []
     for step in range(queries):

@@ -12,16 +12,17 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from initio.records import Query
-from initio.runs.compare import Setup
+from initio.runs.compare import BenchSetup
+from initio.searches import Budget, Problem, Proposals, Trained, drive
 from initio.searches.methods.hnas import Hnas
 from initio.searches.models.bayes import GaussianProcess, Optimiser, Point, RandomPoints
-from initio.searches.queries import Budget, Proposals, Task, run_queries
 
 METRICS = ("trace", "grad", "snip", "grasp")
 Make = Callable[[int, Sequence[Point]], Optimiser]
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(OPTIMISERS), default=list(OPTIMISERS))
     options = parser.parse_args()
     warnings.filterwarnings("ignore")  # the other packages' own
-    setup = Setup("nb201", Budget(queries=options.queries), options.data, store=options.store)
+    setup = BenchSetup("nb201", Budget(queries=options.queries), options.data, store=options.store)
     steps = sorted({10, 20, options.queries})
     print("| optimiser | " + " | ".join(f"regret after {n}" for n in steps) + " | best found | ms a suggestion |")
     print("|---" * (len(steps) + 3) + "|")
@@ -72,17 +73,18 @@ class Run:
     seconds: float = 0.0
 
 
-def one_run(setup: Setup, name: str, metric: str, seed: int) -> Run:
+def one_run(setup: BenchSetup, name: str, metric: str, seed: int) -> Run:
     """HNAS with the named optimiser on half of the pool."""
     validation, scores = setup.open().validation, setup.scores(seed)
     assert scores is not None
     half = np.random.default_rng(seed).permutation(len(scores))[: len(scores) // 2]
     pool = scores.subset(half)
-    best = max(validation(Query(arch)).value for arch in pool.architectures)
+    best = max(validation(Query(arch)).value or 0.0 for arch in pool.architectures)
     search, run = With(metric, optimiser=name), Run()
-    task = Task(setup.open().space, setup.budget, pool.architectures, pool)
-    result = run_queries(search, task, validation, seed=seed)
-    run.regrets = [best - float(dict(row)["best"]) for row in result.trace]  # type: ignore[arg-type]
+    problem = replace(setup.problem(seed), pool=pool.architectures, scores=pool, epochs=())
+    result = drive(search, problem, seed=seed)
+    values = [step.value or 0.0 for step in result.steps if isinstance(step, Trained)]
+    run.regrets = [best - value for value in accumulate(values, max)]
     run.seconds = result.cost.seconds
     return run
 
@@ -94,9 +96,9 @@ class With(Hnas):
     optimiser: str = "random"
     grid: int | None = 5
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Algorithm 1."""
-        return self.steps(task, seed, OPTIMISERS[self.optimiser](seed, self.start(task)))
+        return self.steps(problem, seed, OPTIMISERS[self.optimiser](seed, self.start(problem)))
 
 
 # --- the optimisers ---------------------------------------------------------------------------------------------------

@@ -20,10 +20,8 @@ import numpy as np
 
 from initio.analysis.hnas_bounds import BOUNDS, Bound, bound
 from initio.cli import main as initio
-from initio.searches import (
-    Hnas,
-    TeNas,
-)
+from initio.searches.methods.hnas import Hnas
+from initio.searches.methods.te_nas import TeNas
 from initio.spaces import GraphSpace
 from initio.tables import open_table
 from studies.hnas_evidence import (

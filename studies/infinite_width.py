@@ -12,13 +12,17 @@ import math
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
+from torch import Tensor
+from torch.nn import functional
 
 from initio.analysis.eigen_bounds import constants, two_classes
 from initio.data import load
@@ -26,10 +30,9 @@ from initio.errors import InputError
 from initio.kernels.infinite import WideKernel, finite_ntk, ntk
 from initio.kernels.spectrum import Spectrum
 from initio.records import Architecture
-from initio.searches.base import Problem
-from initio.searches.methods.eigen_darts import EigenDarts, algorithm_1
+from initio.runs.search import search
+from initio.searches.methods.eigen_darts import EigenDarts, LayerShares, apply, unit_scale
 from initio.searches.methods.lambda_min import unit_inputs
-from initio.spaces import NetworkSettings
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace, mlp_space
 
 WIDTHS, SEEDS = (256, 1024, 4096), 12
@@ -308,24 +311,27 @@ def _draw_depth(depths: list[int], curves: dict[str, list[float | None]], path: 
 def darts(pictures: Path | None) -> None:
     """Figure 1: shares of activations and skips after the DARTS-style search on Fashion-MNIST."""
     data, space = load("fashion-mnist"), mlp_space(10)
-    search = EigenDarts()
+    method = EigenDarts()
     print(
-        f"DARTS-style search, Fashion-MNIST, depth 10, width {search.width} (paper: 1024), "
-        f"{search.steps} steps, 5 runs\n"
+        f"DARTS-style search, Fashion-MNIST, depth 10, width {method.width} (paper: 1024), "
+        f"{method.steps} steps, 5 runs\n"
     )
-    problem = Problem(space, data, NetworkSettings())
-    runs = [search.run(problem, seed=seed) for seed in range(5)]
-    rows = np.array([[[float(dict(row)[name] or 0) for name in (*ACTIVATIONS, "skip")] for row in run.trace[-9:]]
-                     for run in runs])  # fmt: skip
+    runs = [search(space, method, data, seed=seed) for seed in range(5)]
+    rows = np.array([[shares(step) for step in run.steps if isinstance(step, LayerShares)] for run in runs])
     mean, spread = rows.mean(0), rows.std(0)
     print("layer  " + "".join(f"{name:<16}" for name in (*ACTIVATIONS, "skip around it")))
     for layer in range(9):
         cells = [f"{m:.3f} ± {s:.3f}" for m, s in zip(mean[layer], spread[layer], strict=True)]
         print(f"{layer + 1:<6} " + "".join(f"{cell:<16}" for cell in (cells if layer else [*cells[:-1], "-"])))
     for seed, run in enumerate(runs):
-        print(f"seed {seed}: {space.format(run.chosen[0])}  ({run.cost.seconds:.0f} s)")
+        print(f"seed {seed}: {space.format(run.best)}  ({run.cost.seconds:.0f} s)")
     if pictures:
         _draw_shares(mean, pictures / "infinite-width-darts.png")
+
+
+def shares(step: LayerShares) -> list[float]:
+    """The activations of a layer, then its skip."""
+    return [*(step.shares[name] for name in ACTIVATIONS), step.skip or 0.0]
 
 
 def training(pictures: Path | None) -> None:
@@ -339,6 +345,64 @@ def training(pictures: Path | None) -> None:
         trained = algorithm_1(space, space.parse(text), (train.x, labels[0]), (test.x, labels[1]))
         errors = f"iterate {trained.iterate}, drawn: {trained.error:.3f}; the last: {trained.last_error:.3f}"
         print(f"{label}: {errors}  {text}")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What Algorithm 1's SGD ends with: 0-1 errors of the iterate it draws and of the last one."""
+
+    iterate: int
+    error: float
+    last_error: float
+    last_loss: float  # mean over the last tenth of the samples
+
+
+def algorithm_1(
+    space: MlpSpace,
+    arch: Architecture,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    *,
+    width: int = 128,
+    gamma: float = 0.05,
+    seed: int = 0,
+) -> Ended:
+    """One epoch of SGD, a sample a step, constant step size γ, loss log(1 + e^{−yf}), labels y of −1 and 1.
+
+    W_l ~ N(0, 1/m); the result is one of the N iterates, drawn uniformly.
+    """
+    x, y = unit_scale(train[0]), torch.tensor(np.asarray(train[1], dtype=np.float32))
+    generator = torch.Generator().manual_seed(seed)
+    wanted = int(torch.randint(len(x), (1,), generator=generator))
+    names, skips = space.activations(arch), (0, *space.skips(arch))
+    sizes = [x.shape[1], *[width] * (space.depth - 1), 1]
+    weights = [(torch.randn(b, a, generator=generator) / math.sqrt(width)).requires_grad_() for a, b in pairwise(sizes)]
+
+    def f(inputs: Tensor) -> Tensor:
+        for name, skip, W in zip(names, skips, weights, strict=False):
+            value = apply(name, functional.linear(inputs, W))
+            inputs = value + inputs if skip else value
+        return functional.linear(inputs, weights[-1])[..., 0]
+
+    @torch.no_grad()
+    def zero_one() -> float:
+        outputs = f(unit_scale(test[0]))
+        wrong = outputs * torch.tensor(np.asarray(test[1], dtype=np.float32)) <= 0
+        return float(wrong.float().mean())
+
+    losses: list[float] = []
+    error = 1.0
+    for i in range(len(x)):
+        if i == wanted:
+            error = zero_one()
+        loss = functional.softplus(-y[i] * f(x[i]))
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            for W, gradient in zip(weights, gradients, strict=True):
+                W -= gamma * gradient
+        losses.append(float(loss.detach()))
+    tail = losses[-max(1, len(losses) // 10) :]
+    return Ended(wanted + 1, error, zero_one(), sum(tail) / len(tail))
 
 
 LARGEST = mlp_space(10).architecture(*(0,) * 9, *(1,) * 8)  # what `initio search mlp --method lambda-min` finds

@@ -2,7 +2,7 @@
 
 python -m studies.nasi_darts --data ../shared/data --pictures docs/results
 
-Runs `initio search --seed K` for each seed, in a run folder below --out; a folder that is finished is not run again and
+Runs `initio.search(seed=K)` for each seed, in a run folder below --out; a folder that is finished is not run again and
 one that is not is resumed. Accuracies are predictions of a NAS-Bench-301 surrogate, compared with those of 100 random
 cells; the last row is what the largest of as many cells as a search measures reaches, for the same seeds.
 """
@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import torch
 
 from initio.networks.cost import count
 from initio.records import Architecture
-from initio.runs.folder import Run
+from initio.runs.search import search
 from initio.spaces import DARTS, NetworkSettings
 from initio.spaces.base import Cell
 from initio.tables.nb301 import EPOCHS, Surrogate
@@ -37,6 +36,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--pictures", type=Path, help="folder for the pictures of the cells")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     surrogate = Surrogate(options.data / "nb301_surrogate_yahpo_v1.npz")
     rng = Random("random darts cells")
     others = surrogate.predict([DARTS.sample(rng) for _ in range(RANDOM)], EPOCHS[-1])[0]
@@ -52,7 +52,7 @@ def main() -> None:
     found = []
     for seed in seeds:
         folder = options.out / f"nasi-darts-seed{seed}-{digest(default)}"
-        arch = search(seed, folder)
+        arch = search("darts", seed=seed, folder=folder, resume=True).best
         found.append(reached(arch))
         shapes = " | ".join("{:.1f}c, {}".format(*shape(cell)) for cell in DARTS.cells(arch))
         print("| {} | {} | {:.2f}M | {:.2f} | {:.0f} |".format(seed, shapes, size(arch) / 1e6, *found[-1]), flush=True)
@@ -62,15 +62,6 @@ def main() -> None:
     for name, rows in (("mean±std", found), (f"most parameters of {default.steps}", largest)):
         value, place = np.array(rows).T
         print(f"| {name} | | | | {value.mean():.2f}±{value.std():.2f} | {place.mean():.0f}±{place.std():.0f} |")
-
-
-def search(seed: int, folder: Path) -> Architecture:
-    """What `initio search --seed SEED` chose, in this folder."""
-    if not (folder / "result.json").is_file():
-        begun = (folder / "run.json").is_file()
-        words = ["--resume", str(folder)] if begun else ["--seed", str(seed), "--out", str(folder)]
-        subprocess.run([sys.executable, "-m", "initio", "search", *words], stdout=subprocess.DEVNULL, check=True)
-    return Run.open(folder).result().chosen[0]
 
 
 def shape(cell: Cell) -> tuple[float, int]:

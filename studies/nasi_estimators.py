@@ -17,15 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
 from initio.files import add_line, whole_lines
-from initio.records import Architecture
-from initio.searches import Nasi, Problem
-from initio.searches.methods.nasi import Fit, design, log, penalised, regress, sharing
+from initio.searches import Problem
+from initio.searches.base import decode_step, encode_step
+from initio.searches.methods.nasi import Measured, Nasi, NasiFit, design, log, penalised, regress, sharing
 from initio.spaces import get_space
 from studies.nasi_quality import MODES, PUBLISHED, Table, digest, problem_of, table_of
 
@@ -69,7 +70,7 @@ class Rule:
             sums = regress(X, FITTED[self.fitted](R)[None], RIDGE)
             return sums.of(candidates)[0], sums.predicted
         sums = regress(X, np.array([log(T_c), log(T - T_c)]), RIDGE)
-        return Fit(sums, self.mu, nu).of(candidates), sums.predicted
+        return NasiFit(sums, self.mu, nu).of(candidates), sums.predicted
 
 
 PARTS = "log T_c and log T_o"
@@ -104,41 +105,40 @@ class World:
         return self.reached[int(np.argmax(R))], predicted
 
 
-def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[dict[str, float | str]]:
-    """The first `count` rows; what the file has is not measured again."""
+def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[Measured]:
+    """The first `count` steps; what the file has is not measured again."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in whole_lines(path)]
+    steps: list[Any] = [decode_step([Measured], json.loads(line)) for line in whole_lines(path)]
     found = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(row_of)(problem, step) for step in range(len(rows), count)
+        delayed(step_of)(problem, number) for number in range(len(steps), count)
     )
-    for row in found:
-        rows.append(row)
-        add_line(path, json.dumps(row))
-        if len(rows) % 100 == 0:
-            print(f"{len(rows)} of {count} measured", file=sys.stderr, flush=True)
-    return rows[:count]
+    for step in found:
+        steps.append(step)
+        add_line(path, json.dumps(encode_step(step)))
+        if len(steps) % 100 == 0:
+            print(f"{len(steps)} of {count} measured", file=sys.stderr, flush=True)
+    return steps[:count]
 
 
-def row_of(problem: Problem, step: int) -> dict[str, object]:
+def step_of(problem: Problem, number: int) -> Measured:
     """One measurement of the default search."""
     import torch
 
     torch.set_num_threads(1)
-    return dict(Nasi().step(problem, SEED, step))
+    return Nasi().step(problem, SEED, number)
 
 
-def world(problem: Problem, table: Table, rows: list[dict[str, float | str]]) -> World:
-    """Rows with a gradient, beside all candidates."""
-    name, rows = problem.space.name, [row for row in rows if row["trace"]]
-    archs = [Architecture(name, tuple(map(int, str(row["choices"]).split()))) for row in rows]
-    if name == "nb201":
+def world(problem: Problem, table: Table, steps: list[Measured]) -> World:
+    """Steps with a gradient, beside all candidates."""
+    steps = [step for step in steps if step.trace]
+    if problem.space.name == "nb201":
         candidates = [arch for arch in problem.space.architectures() if problem.sound(arch)]
     else:
-        candidates = sorted({problem.draw(Random(f"candidate {number}")) for number in range(CANDIDATES)})
+        candidates = sorted({problem.draw_admitted(Random(f"candidate {number}")) for number in range(CANDIDATES)})
     return World(
-        T=np.array([row["trace"] for row in rows], float),
-        T_c=np.array([row["chosen_trace"] for row in rows], float),
-        X=design(problem, archs),
+        T=np.array([step.trace for step in steps], float),
+        T_c=np.array([step.chosen_trace for step in steps], float),
+        X=design(problem, [step.architecture for step in steps]),
         candidates=design(problem, candidates),
         sharing=sharing(problem.space.relaxation),
         reached=np.array([table.report(arch) for arch in candidates]),

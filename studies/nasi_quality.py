@@ -25,14 +25,15 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import pearsonr, spearmanr
 
-from initio.cli.search import SearchCommand
 from initio.errors import InputError
 from initio.files import add_line, whole_lines
 from initio.networks.cost import count
-from initio.records import Architecture, settings
-from initio.searches import Nasi, Problem
-from initio.searches.base import whole_trace
+from initio.records import Architecture
+from initio.runs.search import make_problem, make_search
+from initio.searches import Problem, drive
 from initio.searches.methods.literal import LiteralNasi
+from initio.searches.methods.nasi import Measured, Nasi
+from initio.searches.traces import whole_trace
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
 from initio.tables.nb301 import EPOCHS, Surrogate
@@ -97,21 +98,21 @@ def table_of(space: GraphSpace, data: Path) -> Table:
 def problem_of(space: str, mode: str, data: Path, *, channels: int | None = None, batch_size: int = 64) -> Problem:
     """What `initio search` would search on; the data are read and resized once."""
     source, labels = MODES[mode]
-    spec = "noise" if source == "noise" else str(data / "cifar10_sub10k.npz")
-    command = SearchCommand(space=space, data=spec, labels=labels, channels=channels, batch_size=batch_size)  # type: ignore[arg-type]
-    return command.problem()
+    spec = {"noise": "noise", "cifar": str(data / "cifar10_sub10k.npz")}[source]
+    return make_problem(space, spec, labels=labels, channels=channels, batch_size=batch_size)  # type: ignore[arg-type]
 
 
 def default_of(space: str) -> Nasi:
     """What `initio search SPACE` runs."""
-    method = SearchCommand(space=space).strategy()
+    method = make_search("nasi", get_space(space), {})
     assert isinstance(method, Nasi)
     return method
 
 
 def literal_of(space: str, steps: int, nu: str | None = None) -> LiteralNasi:
-    """What `initio search SPACE --estimator literal` runs."""
-    method = SearchCommand(space=space, estimator="literal", steps=steps, nu=nu).strategy()
+    """What `initio search SPACE --method nasi-literal` runs."""
+    given = {"steps": steps, "nu": nu}
+    method = make_search("nasi-literal", get_space(space), {k: v for k, v in given.items() if v is not None})
     assert isinstance(method, LiteralNasi)
     return method
 
@@ -120,8 +121,8 @@ def by_parameters(space: str, data: Path, seed: int, n: int) -> Architecture:
     """The largest of n random architectures, drawn as the search draws its own."""
     problem = problem_of(space, "noise", data)
     rng = Random(f"baseline {seed}")
-    pool = [problem.draw(rng) for _ in range(n)]
-    return max(pool, key=lambda a: count(problem.space.network(a, problem.target), problem.target).parameters)
+    pool = [problem.draw_admitted(rng) for _ in range(n)]
+    return max(pool, key=lambda a: count(problem.graphs.network(a, problem.target), problem.target).parameters)
 
 
 def line(name: str, values: list[tuple[float, ...]]) -> str:
@@ -176,19 +177,19 @@ def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: J
     if job.method in TRACES:
         answers[job] = trace(problem, job.method, job.seed % REPEAT, job.seed // REPEAT)
     else:
-        result = methods[job.method].run(problem, seed=job.seed)
-        answers[job] = list(result.chosen[0].choices)
+        result = drive(methods[job.method], problem, seed=job.seed)
+        answers[job] = list(result.best.choices)
         if (job.method, job.mode) == ("default", "data"):  # has measured T of all parameters too
-            rows = [settings(**{k: v for k, v in row if k != "chosen_trace"}) for row in result.trace]
-            paper = methods[ALL_PARAMETERS].run(problem, seed=job.seed, rows=rows)
-            answers[Job(ALL_PARAMETERS, job.mode, job.seed)] = list(paper.chosen[0].choices)
+            steps = [replace(step, chosen_trace=None) for step in result.steps if isinstance(step, Measured)]
+            paper = drive(methods[ALL_PARAMETERS], problem, seed=job.seed, done=steps)
+            answers[Job(ALL_PARAMETERS, job.mode, job.seed)] = list(paper.best.choices)
     return answers, time.perf_counter() - start
 
 
 def trace(problem: Problem, pool: str, step: int, repeat: int) -> float:
     """T of one architecture, with its own batch and initialisation or others."""
     rng = Random(f"nasi 0 {step}" if pool == TRACE else f"space {step}")
-    arch = problem.draw(rng) if pool == TRACE else connected(problem, rng)
+    arch = problem.draw_admitted(rng) if pool == TRACE else connected(problem, rng)
     draw = rng.randrange(2**31)
     again = Random(f"relations {step} {repeat}").randrange(2**31)
     return whole_trace(problem, arch, again if repeat else draw).T or 0.0
@@ -309,7 +310,12 @@ def main(words: Sequence[str] | None = None) -> None:
     print(f"{space.name}, {options.seeds} seeds, mean±std of {' / '.join(table.columns)}")
     for text in PUBLISHED[space.name]:
         print(text)
-    print(line("random", [table.report(problem_of(space.name, "noise", options.data).draw(Random(s))) for s in seeds]))
+    print(
+        line(
+            "random",
+            [table.report(problem_of(space.name, "noise", options.data).draw_admitted(Random(s))) for s in seeds],
+        )
+    )
     largest = [table.report(by_parameters(space.name, options.data, seed, default.steps)) for seed in seeds]
     print(line(f"most parameters of {default.steps}", largest), flush=True)
     beaten = ""

@@ -53,7 +53,7 @@ class Relations:
 
     def architecture(self, number: int) -> Architecture:
         """The same for every measurement."""
-        return problem_of(self.space, "noise", self.data).draw(Random(f"relations {number}"))
+        return problem_of(self.space, "noise", self.data).draw_admitted(Random(f"relations {number}"))
 
     def values(self, what: str, n: int, mode: str = "data", batch_size: int = 64) -> np.ndarray:
         """One measurement of the first n architectures."""

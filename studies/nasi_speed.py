@@ -30,7 +30,7 @@ SIZES = {  # space, channels, cells, side, batch
     "darts by node, 8 cells C=16": (DARTS_BY_NODE, 16, 8, 32, 32),
     "darts 14 edges, 8 cells C=16": (get_space("darts"), 16, 8, 32, 8),
 }
-LIMIT = 4.0
+LIMIT = 3.0
 
 
 def seconds(run: Callable[[], object], repeats: int) -> float:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from initio.errors import InputError
 from initio.records import Query
-from initio.runs.compare import Setup
+from initio.runs.compare import BenchSetup
 from initio.scores.table import ScoreTable
+from initio.searches import Budget, drive
 from initio.searches.methods.robust import Robust
-from initio.searches.queries import Budget, Task, run_queries
 
 Columns = dict[str, np.ndarray]
 
@@ -63,7 +64,7 @@ CASES: dict[str, tuple[Fault, ...]] = {
 }
 
 
-def regrets(setup: Setup, faults: tuple[Fault, ...], seeds: int, size: int) -> np.ndarray:
+def regrets(setup: BenchSetup, faults: tuple[Fault, ...], seeds: int, size: int) -> np.ndarray:
     """Best validation accuracy of the sample minus that of the answer, for each seed."""
     benchmark, out = setup.open(), []
     for seed in range(seeds):
@@ -76,10 +77,10 @@ def regrets(setup: Setup, faults: tuple[Fault, ...], seeds: int, size: int) -> n
         for fault in faults:
             columns = fault(columns, rng)
         pool = sample.architectures
-        task = Task(benchmark.space, setup.budget, pool, ScoreTable.of(pool, columns))
-        answer = run_queries(Robust(), task, benchmark.validation, seed=seed)
-        best = max(benchmark.validation(Query(arch)).value for arch in pool)
-        out.append(best - benchmark.validation(Query(answer.chosen[0])).value)
+        problem = replace(setup.problem(seed), pool=pool, scores=ScoreTable.of(pool, columns), epochs=())
+        answer = drive(Robust(), problem, seed=seed)
+        values = {arch: benchmark.validation(Query(arch)).value or 0.0 for arch in pool}
+        out.append(max(values.values()) - values[answer.best])
     return np.array(out)
 
 
@@ -92,7 +93,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1000)
     args = parser.parse_args()
     for dataset in ("c10", "c100", "in16"):
-        setup = Setup("nb201", Budget(queries=args.queries), args.data, dataset=dataset, store=args.store)
+        setup = BenchSetup("nb201", Budget(queries=args.queries), args.data, dataset=dataset, store=args.store)
         print(
             f"{dataset}: validation regret after {args.queries} queries, {args.seeds} seeds, {args.size} architectures"
         )

@@ -231,7 +231,9 @@ def grasp_printed(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
         parts = [(t, p) for t, p in zip(g, theta, strict=True) if t is not None]
         S = sum(((t * p.detach()).sum() for t, p in parts), torch.zeros(()))  # ∇ of it is H θ
         Ht = torch.autograd.grad(S, theta, allow_unused=True)
-        total += sum(float((t.detach() * h).sum()) for t, h in zip(g, Ht, strict=True) if t is not None and h is not None)
+        total += sum(
+            float((t.detach() * h).sum()) for t, h in zip(g, Ht, strict=True) if t is not None and h is not None
+        )
     return abs(total) / len(x)
 
 

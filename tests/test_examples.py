@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import look_at_a_space, own_data, own_metric, own_space, search_with_training, train_on_digits
+from examples import look_at_a_space, own_data, own_metric, own_search, own_space, search_with_training, train_on_digits
 
 
 def test_look_at_a_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,8 +42,15 @@ def test_search_with_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     result = search_with_training.main(tmp_path)
     assert result.cost.queries == 4
     first = capsys.readouterr().out
-    search_with_training.main(tmp_path)
-    assert capsys.readouterr().out == first  # times included: nothing was trained again
+    assert search_with_training.main(tmp_path) == result
+    again = capsys.readouterr().out
+    assert first.endswith(again)  # nothing was trained again
+
+
+def test_own_search(capsys: pytest.CaptureFixture[str]) -> None:
+    result = own_search.main()
+    assert (result.method, result.cost.queries) == ("examples.own_search:Mine", 3)
+    assert "largest validation accuracy" in capsys.readouterr().out
 
 
 def test_every_example_is_run_here() -> None:

@@ -1,7 +1,10 @@
 import json
 import math
 import pickle
-from typing import Any
+import re
+from dataclasses import dataclass, replace
+from dataclasses import field as record_field
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,7 +19,8 @@ from initio.records import (
     Cost,
     Evaluation,
     Observation,
-    SearchResult,
+    decode,
+    encode,
     from_json,
     settings,
     to_json,
@@ -25,21 +29,12 @@ from initio.records import (
 ARCH = Architecture("nb201", (3, 0, 1, 0, 2, 4))
 BATCH = Batch(np.linspace(-1, 1, 24).reshape(2, 3, 2, 2), np.array([0, 4]), 5, "by hand", (0.5,) * 3, (0.25,) * 3)
 EVALUATION = Evaluation(ARCH, "kappa", math.inf, seed=3, flag="singular", settings=settings(cells=5), data="00ff")
-RESULT = SearchResult(
-    "nasi",
-    "nb201",
-    7,
-    (ARCH,),
-    settings(nu="adaptive", mu=1.5),
-    (settings(step=1, value=-math.inf), settings(step=2)),
-)
 RECORDS = [
     ARCH,
     BATCH,
     EVALUATION,
     Evaluation(ARCH, "trace", None, 0, "no gradient"),
     Cost(3, seconds=1.5),
-    RESULT,
 ]
 each_record = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
 
@@ -144,7 +139,7 @@ def test_a_missing_value_needs_a_reason_and_nan_is_no_value() -> None:
     with pytest.raises(InputError, match="trace is NaN"):
         Evaluation(ARCH, "trace", math.nan, 0)
     with pytest.raises(InputError, match="NaN"):
-        to_json(SearchResult("m", "nb201", 0, (ARCH,), settings(value=math.nan)))
+        encode({"value": math.nan})
 
 
 def test_numbers_of_numpy_become_plain() -> None:
@@ -156,12 +151,54 @@ def test_numbers_of_numpy_become_plain() -> None:
 def test_settings_hold_single_values_only_and_keep_words_that_look_like_numbers() -> None:
     with pytest.raises(InputError, match="setting 'shape' must be a single value"):
         settings(shape=(3, 32, 32))  # type: ignore[arg-type]
-    result = SearchResult("m", "nb201", 0, (ARCH,), settings(a="inf", b=math.inf))
-    assert from_json(SearchResult, to_json(result)) == result
+    words = replace(EVALUATION, settings=settings(a="inf", b=math.inf))
+    assert from_json(Evaluation, to_json(words)) == words
 
 
-def test_equal_runs_may_differ_in_cost() -> None:
-    assert SearchResult("m", "nb201", 0, (ARCH,), cost=Cost(seconds=1)) == SearchResult("m", "nb201", 0, (ARCH,))
+@dataclass(frozen=True)
+class Everything:
+    """Of each kind of field one."""
+
+    words: tuple[str, ...]
+    shares: dict[str, float]
+    inner: Architecture
+    way: Literal["up", "down"]
+    sizes: tuple[int, ...] | None
+    value: float | None = None
+    number: int | None = record_field(default=None, kw_only=True)
+    secret: object = record_field(default=None, metadata={"saved": False})
+
+
+def test_the_codec_knows_every_kind_of_field() -> None:
+    full = Everything(("a",), {"relu": math.inf}, ARCH, "up", (1, 2), 0.5, number=3)
+    assert decode(Everything, json.loads(json.dumps(encode(full)))) == full
+    empty = Everything((), {}, ARCH, "down", None, secret=object())
+    assert encode(empty).keys() == {"words", "shares", "inner", "way", "sizes"}  # what is None by default is left out
+    assert decode(Everything, encode(empty)) == replace(empty, secret=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"way": "left"}, "field 'way' must be one of up, down, not 'left'"),
+        ({"shares": {"relu": "much"}}, "field 'shares.relu' must be of type float, not 'much'"),
+        ({"words": [1]}, "field 'words' must be of type str, not 1"),
+        ({"inner": {"space": "nb201"}}, "field 'choices' must be of type list, not None"),
+        ({"number": True}, "field 'number' must be of type int, not True"),
+        ({"value": 10**400}, "field 'value' is too large for a number"),
+        ({"sizes": "12"}, "field 'sizes' must be of type list, not '12'"),
+    ],
+)
+def test_damage_is_named(change: dict[str, Any], sentence: str) -> None:
+    data = encode(Everything(("a",), {"relu": 1.0}, ARCH, "up", (1, 2)))
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        decode(Everything, data | change)
+
+
+def test_costs_add_up_and_the_higher_peak_counts() -> None:
+    assert Cost(1, seconds=2.0, peak_bytes=5) + Cost(2, 3, seconds=0.5, peak_bytes=4) == Cost(
+        3, 3, seconds=2.5, peak_bytes=5
+    )
 
 
 def test_settings_in_any_order_are_equal_and_numbers_are_whole() -> None:
@@ -179,3 +216,9 @@ def test_settings_in_any_order_are_equal_and_numbers_are_whole() -> None:
 def test_what_a_training_took_is_a_number_of_seconds(seconds: float) -> None:
     with pytest.raises(InputError, match="seconds of an evaluation"):
         Observation(93.0, seconds)
+
+
+def test_a_training_without_a_value_says_why() -> None:
+    assert Observation(None, 3.0, "the loss is not finite").value is None
+    with pytest.raises(InputError, match="needs a flag that says why"):
+        Observation(None)

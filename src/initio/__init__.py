@@ -1,6 +1,6 @@
 """Initio finds good neural networks before any training.
 
-The public names below are imported when they are first used, so `import initio` costs nothing.
+The public names below are imported when they are first used, so `import initio` costs next to nothing.
 
 >>> import initio
 >>> arch = initio.parse("|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|")
@@ -14,20 +14,28 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from initio.records import Architecture
+
 if TYPE_CHECKING:
     from initio.data import Dataset as Dataset
     from initio.data import load as load_data  # noqa: F401
     from initio.data import noise as noise
     from initio.errors import InputError as InputError
-    from initio.records import Architecture as Architecture
     from initio.records import Batch as Batch
     from initio.records import Evaluation as Evaluation
-    from initio.records import SearchResult as SearchResult
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
-    from initio.runs.api import optimise as optimise
     from initio.runs.folder import load as load
+    from initio.runs.optimise import optimise as optimise
+    from initio.runs.search import search as search
     from initio.scores.model import score as score
+    from initio.searches import Limits as Limits
+    from initio.searches import Problem as Problem
+    from initio.searches import QuerySearch as QuerySearch
+    from initio.searches import Search as Search
+    from initio.searches import SearchResult as SearchResult
+    from initio.searches import SearchStep as SearchStep
+    from initio.searches import Trained as Trained
     from initio.spaces import SPACES as SPACES
     from initio.spaces import ZOO as ZOO
     from initio.spaces import NetworkSettings as NetworkSettings
@@ -43,7 +51,6 @@ _HOME = {  # public name -> module and name there
     "Architecture": "initio.records:Architecture",
     "Batch": "initio.records:Batch",
     "Evaluation": "initio.records:Evaluation",
-    "SearchResult": "initio.records:SearchResult",
     "to_json": "initio.records:to_json",
     "from_json": "initio.records:from_json",
     "SPACES": "initio.spaces:SPACES",
@@ -55,7 +62,15 @@ _HOME = {  # public name -> module and name there
     "space_of_modules": "initio.spaces:space_of_modules",
     "export": "initio.spaces.exports:export",
     "build": "initio.spaces:build",
-    "optimise": "initio.runs.api:optimise",
+    "optimise": "initio.runs.optimise:optimise",
+    "search": "initio.runs.search:search",
+    "Search": "initio.searches:Search",
+    "QuerySearch": "initio.searches:QuerySearch",
+    "SearchStep": "initio.searches:SearchStep",
+    "SearchResult": "initio.searches:SearchResult",
+    "Trained": "initio.searches:Trained",
+    "Problem": "initio.searches:Problem",
+    "Limits": "initio.searches:Limits",
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",
@@ -79,3 +94,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _picture(arch: Architecture) -> str | None:
+    """The cells of an architecture, for notebooks."""
+    from initio.errors import InputError
+    from initio.report import svg_text
+    from initio.spaces import get_space
+
+    try:
+        return svg_text(get_space(arch.space).cells(arch))
+    except InputError:  # its space goes by no name, or its cells are too large to draw: the plain text will do
+        return None
+
+
+Architecture._repr_svg_ = _picture

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
 from initio.errors import InputError
+
+try:  # not every system has them: there, nothing is locked and no memory is known
+    import fcntl
+    import resource
+except ImportError:
+    fcntl = resource = None  # type: ignore[assignment, unused-ignore]
+HAS_LOCKS = fcntl is not None
 
 
 @contextmanager
@@ -66,3 +74,27 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is not a text file") from None
+
+
+@contextmanager
+def locked(path: Path, sentence: str) -> Iterator[None]:
+    """Nobody else is inside such a block with this file; the lock goes with the process, however that ends.
+
+    Who comes second gets an `InputError` with the sentence. Where the system has no such locks, everybody comes first.
+    """
+    with path.open("rb") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(sentence) from None
+        yield
+
+
+def peak_bytes() -> int:
+    """The most memory this process ever held; 0 where the system does not say."""
+    peak = 0
+    if resource is not None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    unit = {"darwin": 1}.get(sys.platform, 1024)
+    return peak * unit

@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import field as record_field
 from functools import cache, cached_property
@@ -55,6 +55,7 @@ class Architecture:
     choices: tuple[int, ...]
 
     kind: ClassVar[str] = "architecture"
+    _repr_svg_: ClassVar[Callable[[Architecture], str | None]]  # handed in by `initio`: a record knows no pictures
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choices", tuple(_whole(choice, "a choice") for choice in self.choices))
@@ -246,31 +247,6 @@ class Cost:
         return Cost(**totals | {"peak_bytes": max(self.peak_bytes, other.peak_bytes)})
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search chose, what it looked at on the way, and what that cost.
-
-    A row of `trace` is one step of the search, named values of its own choosing. Two runs are equal when they chose and
-    saw the same; their cost does not count.
-    """
-
-    method: str
-    space: str
-    seed: int
-    chosen: tuple[Architecture, ...]  # one, or the members of an ensemble; best first
-    settings: Settings = ()
-    trace: tuple[Settings, ...] = ()
-    cost: Cost = record_field(default_factory=Cost, compare=False)
-    versions: Settings = ()  # of initio, torch, python
-    about: Settings = ()  # for people: why this architecture, its size, the data's classes and fingerprint
-
-    kind: ClassVar[str] = "search result"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", _whole(self.seed, "the seed"))
-        object.__setattr__(self, "settings", settings(**dict(self.settings)))
-
-
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
@@ -336,12 +312,17 @@ def encode(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_dataclass(value):
-        return {name: _field(kind, getattr(value, item.name)) for item, name, kind in _saved(type(value), value)}
+        return encode_fields(value)
     if isinstance(value, Mapping):
         return {str(name): encode(item) for name, item in value.items()}
     if isinstance(value, Sequence):
         return [encode(item) for item in value]
     raise InputError(f"{_shown(value)} has no form in JSON")
+
+
+def encode_fields(record: Any) -> dict[str, Any]:
+    """What `encode` says of a record without a `to_dict` of its own."""
+    return {name: _field(kind, getattr(record, item.name)) for item, name, kind in _saved(type(record), record)}
 
 
 def decode(kind: Any, data: Any, name: str = "record") -> Any:
@@ -371,8 +352,12 @@ def decode(kind: Any, data: Any, name: str = "record") -> Any:
         return _plain(kind, data, name)
     if hasattr(kind, "from_dict"):
         return kind.from_dict(_plain(dict, data, name))
-    values, record = _plain(dict, data, name), cast("type[Any]", kind)
-    return record(**{item.name: decode(form, values.get(key), key) for item, key, form in _saved(record, values)})
+    return cast("type[Any]", kind)(**decode_fields(kind, _plain(dict, data, name)))
+
+
+def decode_fields(record: Any, data: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `encode_fields`, as arguments of the record."""
+    return {item.name: decode(kind, data.get(name), name) for item, name, kind in _saved(record, data)}
 
 
 def _saved(record: type, values: object) -> list[tuple[Any, str, Any]]:
@@ -401,8 +386,6 @@ def _field(kind: Any, value: Any) -> Any:
     """Settings are pairs in memory and an object in JSON."""
     if kind == Settings:
         return encode(dict(value))
-    if kind == tuple[Settings, ...]:
-        return [encode(dict(row)) for row in value]
     return encode(value)
 
 

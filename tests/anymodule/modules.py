@@ -190,7 +190,11 @@ class _Embedded(nn.Module):
 class _Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.norm, self.act = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)
+        self.a, self.norm, self.act = (
+            nn.Conv2d(8, 8, 3, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+        )
         self.b, self.norm2 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -313,7 +317,9 @@ class _Decoder(nn.Module):
 class _Lists(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.weights = nn.ParameterList([nn.Parameter(torch.randn(5, 6) / 2), nn.Parameter(torch.randn(6, CLASSES) / 2)])
+        self.weights = nn.ParameterList(
+            [nn.Parameter(torch.randn(5, 6) / 2), nn.Parameter(torch.randn(6, CLASSES) / 2)]
+        )
         self.scales = nn.ParameterDict({"a": nn.Parameter(torch.ones(6))})
         self.act = nn.ReLU()
 

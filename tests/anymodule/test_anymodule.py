@@ -100,6 +100,8 @@ def close(metric: str, value: float, truth: dict[str, float], exact: bool) -> bo
     }
     if metric == "kappa":
         relative += small * abs(truth[metric])
+    if metric == "jacob_cov" and not exact:
+        relative += small * abs(truth[metric])  # a sum of 1/(v + 1e-5)
     return abs(value - truth[metric]) <= relative * abs(truth[metric]) + small * (1e-3 + sizes.get(metric, 0.0))
 
 
@@ -162,9 +164,13 @@ def test_right_or_says_that_it_is_not(name, record_property):
             continue
         assert not case.refused, f"was not refused: {values}"
         for metric, found in values.items():
-            said = verdict(metric, found, truth, dtype == "float64")
+            exact = dtype == "float64"
+            said = verdict(metric, found, truth, exact)
             counts[said] += 1
-            if said == "wrong" or (said == "flagged" and metric in truth and metric not in case.flagged):
+            allowed = (
+                case.flagged if exact else (*case.flagged, "kappa", "jacob_cov")
+            )  # which lose float32's digits first
+            if said == "wrong" or (said == "flagged" and metric in truth and metric not in allowed):
                 problems.append(f"{dtype} {threads} {compiled} {metric}: {found} for {truth.get(metric)}")
     for said, count in counts.items():
         record_property(said, count)

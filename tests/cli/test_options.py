@@ -2,7 +2,7 @@
 
 import io
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from initio.cli.options import from_values, options_of, parse, parser, read_toml, to_toml
+from initio.cli.options import merged, options_of, parse, parser, read_toml, to_toml
+from initio.cli.search import SearchCommand
 from initio.errors import InputError
+from initio.searches import SEARCHES, find_search
 
 if TYPE_CHECKING:
     from collections import OrderedDict
@@ -218,6 +220,14 @@ def test_a_setting_with_the_name_of_an_option_is_refused(name: str) -> None:
         parser(Kitchen, part, prog="initio kitchen")
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_setting_of_every_search_is_an_explained_option(name: str) -> None:
+    search = find_search(name)
+    options = merged(SearchCommand, search)
+    for setting in fields(search):
+        assert options[setting.name].help, f"{name} does not say what {setting.name} is"
+
+
 def test_a_field_that_cannot_be_typed_needs_a_default() -> None:
     part = dataclass(type("Part", (), {"__annotations__": {"f": list[int]}, "__module__": __name__}))
     with pytest.raises(InputError, match="Part needs a default for 'f'"):
@@ -257,15 +267,6 @@ def test_files_hold_what_can_be_typed_and_later_ones_win(tmp_path: Path) -> None
     (tmp_path / "b.toml").write_text("heat = 2\nsides = ['bread']\nstyle = 3\n")
     made = cook("--config", str(tmp_path / "a.toml"), "--config", str(tmp_path / "b.toml"), "--guests", "7")
     assert made == Cook("soup", guests=7, heat=2.0, style=3, salt=None, max_minutes=9, sides=("bread",))
-
-
-def test_saved_values_are_checked_like_those_of_a_file() -> None:
-    assert from_values(Cook, {"dish": "soup", "max_minutes": None}, "run.json") == Cook("soup")
-    assert from_values(Kitchen, {"seed": 1, "bricks": 2}, "run.json", Oven) == Kitchen(seed=1, settings={"bricks": 2})
-    with pytest.raises(InputError, match="'run.json': 'foo' is not an option"):
-        from_values(Cook, {"dish": "soup", "foo": 1}, "run.json")
-    with pytest.raises(InputError, match="'run.json': --guests: expected a whole number, got 'abc'"):
-        from_values(Cook, {"dish": "soup", "guests": "abc"}, "run.json")
 
 
 VALUES = st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8"))

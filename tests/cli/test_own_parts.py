@@ -1,10 +1,13 @@
 """Parts of one's own on the command line, in this process and in workers."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import initio
 from initio.cli import main
 from initio.metrics import METRICS, Metric
 
@@ -44,6 +47,27 @@ def test_a_space_and_metrics_of_ones_own_are_scored_alike_by_any_number_of_worke
     out = capsys.readouterr().out
     assert out.count("own_parts_here:Largest          4") == 2
     assert "own_parts_here:Tiny-" in (folder / "1.csv").read_text()
+
+
+def test_a_run_in_a_space_of_ones_own_is_read_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["search", "own_parts_here:Tiny", "--method", "random", "--data", "digits", "--queries", "2"]
+    assert main([*command, "--epochs", "1", "--out", "run"]) == 0
+    loaded = initio.load("run")
+    assert loaded.best.space.startswith("own_parts_here:Tiny-")
+    assert loaded.build(shape=(1, 8, 8))(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+    capsys.readouterr()
+    assert main(["show", "run"]) == 0
+    assert "own_parts_here:Tiny-" in capsys.readouterr().out
+    (folder / "own_parts_here.py").write_text(PARTS.replace("width=[2,", "width=[1, 2,"))
+    code = "from initio.cli import main; raise SystemExit(main(['show', 'run']))"
+    later = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert later.returncode == 2
+    assert "the decisions of own_parts_here:Tiny have changed since" in later.stderr
+
+
+def test_a_list_of_cells_is_searched_by_training_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "zoo", "--method", "nasi"]) == 2
+    assert "nasi does not search zoo: choose one of nb201" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,18 @@ def test_store_info_and_diff(scored: Path, capsys: pytest.CaptureFixture[str]) -
     assert out.endswith(" scores differ\n")
 
 
+def test_names_from_a_store_reach_the_terminal_without_control_characters(
+    scored: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store("scores.db") as store:
+        store._db.execute("UPDATE data SET source = ?", ("\x1b[31mnoise",))
+        store._db.execute("UPDATE scores SET metric = ? WHERE metric = 'grad'", ("gr\x07ad",))
+    assert "\x1b" not in run(capsys, "correlate", "table.npz:acc", "--metrics", "trace")
+    out = run(capsys, "store", "info", "scores.db")
+    assert "?[31mnoise" in out
+    assert "gr?ad" in out
+
+
 def test_store_pack(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "packed" in run(capsys, "store", "pack", "scores.db", "nb201.db.xz")
     assert "the stores are equal" in run(capsys, "store", "diff", "scores.db", "nb201.db.xz")

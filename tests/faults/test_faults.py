@@ -2,13 +2,13 @@
 
 import math
 import os
+import re
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +21,12 @@ import initio
 from initio import Architecture, Batch, NetworkSettings, noise
 from initio.cli import main
 from initio.metrics import METRICS, Options
+from initio.scores import pool
 from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
+from initio.scores.workers import LostTasksError
 from initio.spaces import NB201, Space
-from studies.score_faults import Kill, command, start, survive, workers_of
+from studies.score_faults import SMALL, command, count, start, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
 BATCH = noise((3, 8, 8), batch_size=4)
@@ -40,82 +42,96 @@ def own_job(space: Space, **changes: object) -> ScoringJob:
 
 
 @ON_LINUX
-def test_kill_a_worker_then_main_then_resume(tmp_path: Path) -> None:
-    """studies/score_faults.py does it twenty times at random moments."""
-    whole, survived = tmp_path / "whole.db", tmp_path / "survived.db"
-    uninterrupted = start(command(whole, 40, workers=1))
-    events = survive(survived, 40, [Kill(45, 0.0, worker=True), Kill(30, 0.0, worker=False)])
-    _, errors = uninterrupted.communicate(timeout=120)
-    assert uninterrupted.returncode == 0, errors
-    assert [event for event in events if "killed" in event] == ["worker killed", "main killed"]
-    with Store(whole, read_only=True) as a, Store(survived, read_only=True) as b:
-        assert len(a) > 200
-        assert list(differences(a, b)) == []
-
-
-@ON_LINUX
-def test_workers_end_with_the_main_process(tmp_path: Path) -> None:
-    process = start(command(tmp_path / "s.db", 5000, workers=2))
-    deadline = time.monotonic() + 60
-    while len(workers := workers_of(process.pid)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+def test_kill_main_then_resume(tmp_path: Path) -> None:
+    """Its workers end with it, and the rest is scored to the same bits; studies/score_faults.py kills at any moment."""
+    whole, survived, options = tmp_path / "whole.db", tmp_path / "survived.db", ("--metrics", "grad,kappa", *SMALL[2:])
+    process = start(command(survived, 300, 2, options))  # would take long
+    deadline = time.monotonic() + 120
+    while count(survived) < 10 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    alive = workers_of(process.pid)
     process.kill()
     process.communicate(timeout=60)  # returns when the last holder of its output has ended
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+    while any(Path(f"/proc/{pid}").exists() for pid in alive) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert len(workers) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert len(alive) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in alive)
+    with Store(survived, read_only=True) as store:
+        before = {*store.evaluations()}
+    scored = {e.architecture for e in before if e.metric == "grad"}
+    for path in (survived, whole):
+        assert main(command(path, len(scored) + 4, 1, options)[3:]) == 0
+    with Store(whole, read_only=True) as a, Store(survived, read_only=True) as b:
+        uninterrupted, resumed = {*a.evaluations()}, {*b.evaluations()}
+    assert uninterrupted <= resumed
+    assert before & uninterrupted
+    assert uninterrupted - before
 
 
-def die(width: int) -> torch.nn.Module:
-    if width == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 10))
+def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/scores/test_workers.py kills real workers."""
 
+    def lose_the_second(work: Callable[[object], object], tasks: Sequence[object], workers: int) -> Iterator[object]:
+        yield from ((0, work(task)) for number, task in enumerate(tasks) if number != 1)
+        raise LostTasksError([1])
 
-def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_scored(tmp_path: Path) -> None:
-    own = initio.space("deadly", die, width=[1, 2, 3, 4, 5])
-    job = own_job(own, metrics=("grad",))
-    sentence = "^1 of 5 networks .* died of each 3 times: .*width=3; perhaps memory"
+    monkeypatch.setattr(pool, "in_workers", lose_the_second)
+    archs = sample(NB201, 3, seed=0)
+    sentence = f"^1 of 3 networks .* died of each 3 times: .*{re.escape(NB201.format(NB201.canonical(archs[1])))}"
     with Store(tmp_path / "s.db") as store:
-        with pytest.raises(initio.InputError, match=sentence):
-            score_pool(job, own.architectures(), store, workers=2)
-        assert sorted(e.architecture.choices for e in store.evaluations()) == [(0,), (1,), (3,), (4,)]
+        with pytest.raises(initio.InputError, match=f"{sentence}; perhaps memory"):
+            score_pool(replace(JOB, metrics=("grad",)), archs, store, workers=2)
+        assert {e.architecture for e in store.evaluations()} == {NB201.canonical(archs[k]) for k in (0, 2)}
 
 
 # --- the disk ---------------------------------------------------------------------------
 
-SCORE = (sys.executable, "-m", "initio", "score", "nb201", "--sample", "400", "--metrics", "params,flops")
+SCORE = ("score", "nb201", "--sample", "400", "--metrics", "params,flops", "--store")
 
 
-def fails(argv: list[str], **options: object) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload]
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("initio: ")
-    assert done.stderr.count("\n") == 1
-    return str(done.stderr)
+def fails(store: Path, prepare: Callable[[], None] = lambda: None) -> str:
+    """What the command says before it ends with code 2, in a copy of this process that starts with `prepare`."""
+    errors = store.parent.parent / "errors"
+    if (child := os.fork()) == 0:
+        code = 99
+        try:
+            os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY), 2)
+            sys.stderr = os.fdopen(2, "w", closefd=False)
+            prepare()
+            code = main([*SCORE, str(store)])
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    message = errors.read_text()
+    assert message.startswith("initio: ")
+    assert message.count("\n") == 1
+    return message
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_limit_on_the_size_of_files_and_going_on_without_it(tmp_path: Path) -> None:
     """What a full disk does to a running process; the rest is scored when there is room again."""
-    store = tmp_path / "s.db"
-    argv = [*SCORE, "--store", str(store)]
+    (tmp_path / "room").mkdir()
+    store, whole = tmp_path / "room" / "s.db", tmp_path / "whole.db"
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 
-    assert "the disk is full, a limit is reached" in fails(argv, preexec_fn=limited)
+    assert "the disk is full, a limit is reached" in fails(store, limited)
     with Store(store, read_only=True) as partial:
         written = len(partial)
         assert 0 < written < 800
         assert written % 2 == 0  # both costs of an architecture, or none
-    whole = tmp_path / "whole.db"
     for path in (store, whole):
-        assert main([*SCORE[3:], "--store", str(path)]) == 0
+        assert main([*SCORE, str(path)]) == 0
     with Store(store, read_only=True) as a, Store(whole, read_only=True) as b:
         assert list(differences(a, b)) == []
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_full_disk(tmp_path: Path) -> None:
     room = tmp_path / "room"
     room.mkdir()
@@ -125,8 +141,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("only root can mount a small disk; the limit on file sizes stands in for it")
     try:
-        message = fails([*SCORE, "--store", str(room / "s.db")])
-        assert "disk is full" in message
+        assert "disk is full" in fails(room / "s.db")
         with Store(room / "s.db", read_only=True) as store:
             assert len(store) % 2 == 0
     finally:

@@ -1,6 +1,7 @@
 import copy
 import math
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -391,3 +392,31 @@ def test_nothing_of_a_scored_network_stays_in_memory():
         assert tensors_alive() == before
     finally:
         gc.enable()
+
+
+# --- what the caller's torch is set to -------------------------------------------------------------------------------
+
+
+def test_threads_that_score_one_module_agree_and_leave_it_as_it_was():
+    model, b = build().train(), batch()
+    before = {name: id(t) for name, t in model.state_dict(keep_vars=True).items()}
+    expected = evaluate(model, b, SET, EXACT)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: evaluate(model, b, SET, EXACT), range(8)))
+    for answer in answers:
+        assert {n: v.value for n, v in answer.items()} == pytest.approx({n: v.value for n, v in expected.items()})
+    assert {name: id(t) for name, t in model.state_dict(keep_vars=True).items()} == before
+    assert all(module.training for module in model.modules())
+
+
+def test_autocast_and_the_default_dtype_change_no_value():
+    model, b = build(choices=(3, 2, 3, 1, 4, 3)), batch(m=8)
+    expected = evaluate(model, b, SET)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert evaluate(model, b, SET) == expected
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert evaluate(model, b, SET) == expected
+    finally:
+        torch.set_default_dtype(default)

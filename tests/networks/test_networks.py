@@ -126,6 +126,8 @@ def test_gradients_reach_every_parameter_of_a_pruned_network() -> None:
     ("wrong", "message"),
     [
         ({"channels": 0}, "channels must be a whole number of at least 1, not 0"),
+        ({"channels": 10**9}, "channels must be at most 1,000,000, not 1,000,000,000"),
+        ({"cells": 10**9}, "cells must be at most 10,000, not 1,000,000,000"),
         ({"classes": -2}, "classes must be a whole number of at least 1"),
         ({"shape": (3, 0, 3)}, "shape must hold positive whole numbers"),
         ({"shape": 32}, "shape must hold positive whole numbers"),
@@ -139,6 +141,20 @@ def test_gradients_reach_every_parameter_of_a_pruned_network() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         NetworkSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_network_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stem(message: str) -> None:
+        def fail(op: Op, kit: Kit) -> nn.Module:
+            raise RuntimeError(message)
+
+        monkeypatch.setitem(OPERATIONS, "conv3x3-bn", fail)
+        build("darts_v1", channels=9, cells=2)
+
+    with pytest.raises(InputError, match="a network of 9 channels and 2 cells does not fit into memory: take fewer"):
+        stem("DefaultCPUAllocator: can't allocate memory: you tried to allocate 36000000 bytes")
+    with pytest.raises(RuntimeError, match="another reason"):
+        stem("another reason")
 
 
 def test_repeated_cells_are_copies_that_share_nothing():

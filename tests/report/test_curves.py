@@ -12,7 +12,7 @@ FIRST = np.array([[np.nan, 90.0, 91.0, 92.0, 92.0], [np.nan, np.nan, 93.0, 94.0,
 SECOND = np.array([[80.0, 80.0, 80.0, 80.0, 85.0]])
 
 
-def drawn(monkeypatch, tmp_path, curves):
+def drawn(monkeypatch, tmp_path, curves, title="a title"):
     """The figure that is saved."""
     figures, save = [], Figure.savefig
 
@@ -21,7 +21,7 @@ def drawn(monkeypatch, tmp_path, curves):
         save(figure, *args, **options)
 
     monkeypatch.setattr(Figure, "savefig", keep)
-    save_curves(curves, tmp_path / "curves.svg", "a title")
+    save_curves(curves, tmp_path / "curves.svg", title)
     return figures[0]
 
 
@@ -40,3 +40,12 @@ def test_a_panel_a_column(monkeypatch, tmp_path):
     figure = drawn(monkeypatch, tmp_path, Curves(GRID, "queries", {"c10": {"a": FIRST}, "c100": {"a": SECOND}}))
     assert [axis.get_title() for axis in figure.axes] == ["c10", "c100"]
     assert ET.parse(tmp_path / "curves.svg").getroot().tag.endswith("svg")
+
+
+def test_a_long_title_is_not_cut(monkeypatch, tmp_path):
+    title = "NAS-Bench-201, CIFAR-10: " + ", ".join(f"search number {n} with k = {n}" for n in range(12))
+    figure = drawn(monkeypatch, tmp_path, Curves(GRID, "queries", {"c10": {"a": FIRST}}), title)
+    box = figure._suptitle.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    assert box.y1 <= figure.bbox.y1

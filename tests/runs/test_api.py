@@ -7,7 +7,8 @@ import pytest
 
 import initio
 from initio import Architecture, InputError
-from initio.searches import RandomSearch, RegularisedEvolution
+from initio.searches.methods.evolution import RegularisedEvolution
+from initio.searches.methods.random_search import RandomSearch
 
 OPTIONS = {f"block {k}": ["none", "conv_1x1", "conv_3x3", "pool"] for k in range(7)}
 SPACE = initio.space("blocks", lambda **_: None, **OPTIONS)  # type: ignore[arg-type, return-value]
@@ -74,7 +75,7 @@ def test_what_cannot_be_optimised() -> None:
         initio.optimise(OPTIONS, quality, scores={"m": metric(1.0, 0)})  # of another space, before anything is asked
     with pytest.raises(InputError, match="must be a mapping"):
         initio.optimise(SPACE, quality, scores={"m": [1.0, 2.0]})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match=r"such as RandomSearch\(\)"):
+    with pytest.raises(InputError, match=r"such as Nasi\(\)"):
         initio.optimise(SPACE, quality, search=RandomSearch)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="need architectures"):
         initio.optimise("nb201", quality, pool=["|none~0|"])  # type: ignore[list-item]

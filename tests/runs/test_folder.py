@@ -5,30 +5,32 @@ import pytest
 
 import initio
 from initio.errors import InputError
-from initio.records import SearchResult, settings
-from initio.runs.folder import Run, load
+from initio.records import encode
+from initio.runs.folder import RunFolder, RunPlan, load
+from initio.searches import Limits, SearchResult
+from initio.searches.methods.nasi import Measured
 from initio.spaces import NB201
 
 ARCH = NB201.architecture(3, 1, 0, 0, 2, 4)
-PLAN = SearchResult("nasi", "nb201", 3, (), settings(steps=2))
-ROWS = [settings(step=0, value=float("inf")), settings(step=1, value=None, flag="no gradient")]
+PLAN = RunPlan("nb201", "nasi", "noise", 3, "true", 64, 1, Limits(max_params=9), {"steps": 2, "nu": "none"}, pixels=16)
+STEPS = [Measured(0, float("inf"), ARCH, 0.5), Measured(1, None, ARCH, flag="no gradient", restart=1)]
+KINDS = (Measured,)
 
 
-def test_a_run_is_planned_traced_and_finished(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "deep" / "run", PLAN)
-    for row in ROWS:
-        run.append(row, 2.0)
-    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,), trace=tuple(ROWS)), 3.5)
-    again = Run.open(run.folder)
+def test_a_run_is__and_finished(tmp_path: Path) -> None:
+    run = RunFolder.start(tmp_path / "deep" / "run", PLAN)
+    for step in STEPS:
+        run.append(step, 2.0)
+    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,), tuple(STEPS)))
+    again = RunFolder.open(run.folder)
     assert again.plan() == PLAN
-    assert again.rows() == ROWS
-    assert again.result().trace == tuple(ROWS)
+    assert again.steps(KINDS) == STEPS
+    assert again.result().steps == tuple(STEPS)
     assert again.seconds() == 2.0
-    assert again.result().cost.seconds == 3.5
     names = {path.name for path in run.folder.iterdir()}
     assert names == {
         "run.json",
-        "trace.jsonl",
+        "steps.jsonl",
         "clock.jsonl",
         "result.json",
         "architecture.txt",
@@ -38,70 +40,83 @@ def test_a_run_is_planned_traced_and_finished(tmp_path: Path) -> None:
 
 
 def test_a_half_written_last_line_is_cut_off(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "run", PLAN)
-    run.append(ROWS[0], 1.0)
-    with run.trace_path.open("ab") as file:
+    run = RunFolder.start(tmp_path / "run", PLAN)
+    run.append(STEPS[0], 1.0)
+    with run.steps_path.open("ab") as file:
         file.write(b'{"step": 1, "val')
-    assert run.rows() == ROWS[:1]
-    run.append(ROWS[1], 2.0)
-    assert run.rows() == ROWS
+    assert run.steps(KINDS) == STEPS[:1]
+    run.append(STEPS[1], 2.0)
+    assert run.steps(KINDS) == STEPS
 
 
 def test_seconds_of_an_interrupted_run_are_those_of_its_last_whole_line(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "run", PLAN)
+    run = RunFolder.start(tmp_path / "run", PLAN)
     assert run.seconds() == 0
-    run.append(ROWS[0], 1.5)
+    run.append(STEPS[0], 1.5)
     with run.clock_path.open("ab") as file:
         file.write(b'{"secon')
     assert run.seconds() == 1.5
-    run.append(ROWS[1], 2.5)
+    run.append(STEPS[1], 2.5)
     assert run.seconds() == 2.5
     assert run.restart() == []
     assert run.seconds() == 0
     run.clock_path.write_text('{"second": 1}\n')
-    with pytest.raises(InputError, match="clock.jsonl' has no seconds: delete the file"):
+    with pytest.raises(InputError, match="line 1 of .*clock.jsonl' is damaged: field 'seconds'"):
         run.seconds()
 
 
-def test_damage_inside_the_trace_is_named(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "run", PLAN)
-    run.trace_path.write_bytes(b'{"step": 0}\n[1, 2]\n')
-    with pytest.raises(InputError, match="line 2 of .*trace.jsonl' is damaged"):
-        run.rows()
+@pytest.mark.parametrize("line", ["[1, 2]", "7", '{"kind": "trained"}', '{"kind": "measured", "number": "two"}', "{"])
+def test_damage_inside_the_steps_is_named(tmp_path: Path, line: str) -> None:
+    run = RunFolder.start(tmp_path / "run", PLAN)
+    run.append(STEPS[0], 1.0)
+    with run.steps_path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(InputError, match="line 2 of .*steps.jsonl' is"):
+        run.steps(KINDS)
 
 
 def test_times_are_kept(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "run", PLAN)
+    run = RunFolder.start(tmp_path / "run", PLAN)
     assert run.latencies() == {}
     run.add_latency(ARCH, 0.0125)
-    assert Run.open(run.folder).latencies() == {ARCH: 0.0125}
-    run.latency_path.write_bytes(b'{"space": "nb201", "choices": "1 2", "seconds": "soon"}\n')
+    assert RunFolder.open(run.folder).latencies() == {ARCH: 0.0125}
+    run.latency_path.write_bytes(json.dumps({"architecture": encode(ARCH), "seconds": "soon"}).encode() + b"\n")
     with pytest.raises(InputError, match="line 1 of .*latency.jsonl' is damaged"):
         run.latencies()
 
 
 def test_a_folder_with_something_in_it_is_never_written_to(tmp_path: Path) -> None:
-    Run.start(tmp_path / "run", PLAN)
-    with pytest.raises(InputError, match="is not empty: give another --out, or go on with it by --resume"):
-        Run.start(tmp_path / "run", PLAN)
+    RunFolder.start(tmp_path / "run", PLAN)
+    with pytest.raises(InputError, match="is not empty: give another folder, or go on with it by --resume"):
+        RunFolder.start(tmp_path / "run", PLAN)
     with pytest.raises(InputError, match="is not a run: it has neither run.json nor result.json"):
-        Run.open(tmp_path)
+        RunFolder.open(tmp_path)
 
 
 def test_a_loaded_run_builds_a_plain_module(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "run", PLAN)
+    run = RunFolder.start(tmp_path / "run", PLAN)
     with pytest.raises(InputError, match="is not finished: go on with `initio search --resume"):
         load(run.folder)
     run.finish(SearchResult("nasi", "nb201", 3, (ARCH,)))
     found = initio.load(run.folder)
-    assert str(found) == NB201.format(ARCH)
+    assert found.best == ARCH
     assert found.build(classes=7, channels=4, cells=1).classifier.out_features == 7
 
 
 def test_a_newer_result_is_refused(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "run", PLAN)
+    run = RunFolder.start(tmp_path / "run", PLAN)
     run.finish(SearchResult("nasi", "nb201", 3, (ARCH,)))
     document = json.loads(run.result_path.read_text()) | {"version": 99}
     run.result_path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="result.json has format version 99"):
         load(run.folder)
+
+
+def test_a_run_of_an_earlier_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    run = RunFolder.start(tmp_path / "run", PLAN)
+    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,)))
+    for path, kind in ((run.result_path, "search result"), (run.plan_path, "run")):
+        path.write_text(json.dumps({"initio": kind, "version": 1, "trace": []}))
+    for read in (run.plan, run.result):
+        with pytest.raises(InputError, match="format version 1, .* does not read any more: run the search again"):
+            read()

@@ -160,6 +160,9 @@ def test_whoever_rounds_differently_never_shares_a_score(store: Store) -> None:
     assert plain == [part.settings for part in exact.parts]
     table = read_table(store, NB201, where={"arithmetic": "torch"})
     assert dict(table.origin("grad").settings)["arithmetic"] == "torch"
+    mine = pool_table(this, pool, store)  # a run that is resumed elsewhere finds its own
+    assert dict(mine.origin("grad").settings)["arithmetic"] == fused.arithmetic()
+    assert not np.isnan(mine["grad"]).any()
 
 
 def test_settings_that_only_say_how_do_share(store: Store) -> None:
@@ -175,7 +178,7 @@ def test_settings_that_only_say_how_do_share(store: Store) -> None:
 
 
 def test_workers_and_order_do_not_change_a_bit(tmp_path: Path) -> None:
-    pool = sample(NB201, 10, seed=0)
+    pool = sample(NB201, 4, seed=0)
     this = job(("all",), repeats=2)
     seen: list[ScoringProgress] = []
     with Store(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:

@@ -1,6 +1,8 @@
 """From the store to a table: one kind of scores at a time, to the same bits as ever."""
 
 import hashlib
+import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -74,6 +76,21 @@ def test_an_own_metric_is_read_too(store: Store) -> None:
     put(store, 1.0, metric="examples.own_metric:Mine")
     put(store, 2.0)
     assert read_all(store, "nb201").metrics == ("trace", "examples.own_metric:Mine")
+
+
+@pytest.mark.parametrize(
+    "column", ["space", "choices", "settings", "data", "metric", "version", "seed", "value", "flag"]
+)
+@pytest.mark.parametrize("value", ["'abc'", "x'80ff'", "''", "1e400", "'1,2'", "'NaN'"])
+def test_what_nobody_can_have_written_is_refused_or_read(store: Store, column: str, value: str) -> None:
+    """SQLite keeps anything anywhere; whatever stands there, no other error leaves the reader."""
+    put(store, 1.0)
+    put(store, 2.0, seed=1)
+    with suppress(sqlite3.Error):  # a key that stands twice
+        store._db.execute(f"UPDATE scores SET {column} = {value} WHERE seed = 0 AND value > 2")
+    for read in (lambda: read_table(store, NB201), lambda: read_table(store, NB201, pool=ARCHS), store.groups):
+        with suppress(InputError):
+            read()
 
 
 def digest(table: ScoreTable) -> str:

@@ -86,7 +86,7 @@ def test_a_missing_value_has_a_reason() -> None:
         assert some.reason(ARCHS[0], "trace") == some.reason(ARCHS[4], "trace") == ""
         assert some.undefined("trace") == 1
     assert table.draw(0).undefined("trace") == 0
-    assert table.reasons("trace") == ["the kernel is not finite"]
+    assert table.missing("trace") == {(1, 1): "the kernel is not finite"}
     with pytest.raises(InputError, match="is not in the table of scores"):
         table.reason(Architecture("nb201", (1, 1, 1, 1, 1, 1)), "trace")
 

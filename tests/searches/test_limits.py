@@ -11,10 +11,11 @@ from initio.data import load
 from initio.errors import InputError
 from initio.networks.cost import count
 from initio.records import Architecture
-from initio.searches import Limits, Nasi, Problem
-from initio.searches.base import climb
+from initio.searches import Limits, Problem, drive
 from initio.searches.limits import Stopwatch, forward_seconds
 from initio.searches.methods.literal import LiteralNasi
+from initio.searches.methods.nasi import Nasi
+from initio.searches.problem import climb
 from initio.spaces import DARTS, NB201, NetworkSettings
 
 SMALL = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
@@ -34,17 +35,17 @@ class Pretended(Stopwatch):
 def test_tight_limits_are_still_drawn_from(problem: Problem) -> None:
     """A limit just above the smallest network: chance alone would not find it."""
     rng = Random(0)
-    smallest = problem._shrink(problem.draw(rng), rng, most=True)
-    limit = count(problem.space.network(smallest, problem.target), problem.target).parameters
+    smallest = problem._shrink(problem.draw_admitted(rng), rng, most=True)
+    limit = count(problem.graphs.network(smallest, problem.target), problem.target).parameters
     tight = replace(problem, limits=Limits(max_params=limit))
-    assert tight.accepts(tight.draw(Random(1)))
+    assert tight.accepts(tight.draw_admitted(Random(1)))
     with pytest.raises(InputError, match=f"the smallest has {limit:,} parameters"):
-        replace(problem, limits=Limits(max_params=limit - 1)).draw(Random(1))
+        replace(problem, limits=Limits(max_params=limit - 1)).draw_admitted(Random(1))
 
 
 def test_loose_limits_do_not_change_what_is_drawn() -> None:
     loose = replace(PROBLEM, limits=Limits(max_params=10**9, max_flops=10**12, max_latency=1e9))
-    assert [loose.draw(Random(k)) for k in range(5)] == [PROBLEM.draw(Random(k)) for k in range(5)]
+    assert [loose.draw_admitted(Random(k)) for k in range(5)] == [PROBLEM.draw_admitted(Random(k)) for k in range(5)]
     assert not loose.stopwatch.known
 
 
@@ -52,10 +53,10 @@ def test_loose_limits_do_not_change_what_is_drawn() -> None:
 def test_a_latency_limit_is_kept_with_few_measurements(search: Nasi | LiteralNasi) -> None:
     problem = replace(PROBLEM, limits=Limits(max_latency=1.0), stopwatch=Pretended())
     problem.check()
-    result = search.run(problem, seed=0)
-    assert result.chosen[0].choices.count(3) <= 1
+    result = drive(search, problem, seed=0)
+    assert result.best.choices.count(3) <= 1
     assert len(problem.stopwatch.known) < 200  # of 4096 without `none`
-    assert search.run(problem, seed=0) == result
+    assert drive(search, problem, seed=0) == result
 
 
 def test_climbing_asks_for_the_heaviest_first() -> None:
@@ -70,7 +71,7 @@ def test_a_latency_that_nothing_keeps_is_refused() -> None:
     with pytest.raises(InputError, match="takes .* ms a forward pass here, not at most 1e-06 ms"):
         impossible.check()
     with pytest.raises(InputError, match="none of the architectures that were tried has at most"):
-        Nasi(steps=3).run(impossible, seed=0)
+        drive(Nasi(steps=3), impossible, seed=0)
 
 
 def test_a_time_is_positive_kept_and_leaves_the_threads_alone() -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from initio.data import load
 from initio.errors import InputError
-from initio.records import SearchResult, Settings, settings
-from initio.searches import LiteralNasi, Nasi, Problem
-from initio.searches.restarts import Restarts, derived, rows_of, stability
+from initio.searches import Problem, SearchResult, SearchStep, drive
+from initio.searches.methods.literal import LiteralNasi
+from initio.searches.methods.nasi import Measured, Nasi
+from initio.searches.restarts import Finalist, Restarts, derived, stability, steps_of_restart
 from initio.spaces import NB201, NetworkSettings
 
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
@@ -17,24 +18,23 @@ PLAIN = Nasi(counted="all", nu="none")  # the objective is T itself
 SEARCHES = [Nasi(steps=4), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
 
 
-def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Settings:
-    words, T = " ".join(map(str, choices)), " ".join(map(repr, traces))
-    rewarded = " ".join(repr(share * t) for t in traces)
-    return settings(restart=restart, kind="finalist", choices=words, traces=T, rewarded=rewarded, flag="")
+def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Finalist:
+    return Finalist(NB201.architecture(*choices), traces, tuple(share * t for t in traces), restart=restart)
 
 
-def searched(restart: int, T: float) -> Settings:
-    return settings(restart=restart, step=0, choices="3 3 3 3 3 3", trace=T)
+def searched(restart: int, T: float) -> Measured:
+    return Measured(0, T, A, restart=restart)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_every_restart_is_the_search_with_its_own_seed(search: Nasi | LiteralNasi) -> None:
-    result = Restarts(search, 3, repeats=2).run(PROBLEM, seed=5)
+    result = drive(Restarts(search, 3, repeats=2), PROBLEM, seed=5)
     for restart in range(3):
-        alone = search.run(PROBLEM, seed=derived(5, restart))
-        *rows, last = rows_of(result.trace, restart)
-        assert tuple(rows) == alone.trace
-        assert dict(last)["choices"] == " ".join(map(str, alone.chosen[0].choices))
+        alone = drive(search, PROBLEM, seed=derived(5, restart))
+        *steps, last = steps_of_restart(result.steps, restart)
+        assert tuple(steps) == alone.steps
+        assert isinstance(last, Finalist)
+        assert last.architecture == alone.best
     assert derived(5, 0) == 5
     assert len({derived(5, restart) for restart in range(20)}) == 20
 
@@ -42,62 +42,62 @@ def test_every_restart_is_the_search_with_its_own_seed(search: Nasi | LiteralNas
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_the_rows_are_the_state(search: Nasi | LiteralNasi) -> None:
     restarts = Restarts(search, 2, repeats=2)
-    whole = restarts.run(PROBLEM, seed=1)
-    assert len(whole.trace) == restarts.n_rows
-    for kept in range(0, len(whole.trace) + 1, 3):
-        heard = list[Settings]()
-        assert restarts.run(PROBLEM, seed=1, rows=whole.trace[:kept], on_row=heard.append) == whole
-        assert tuple(heard) == whole.trace[kept:]
+    whole = drive(restarts, PROBLEM, seed=1)
+    assert len(whole.steps) == restarts.n_steps(PROBLEM)
+    for kept in range(0, len(whole.steps) + 1, 3):
+        heard = list[SearchStep]()
+        assert drive(restarts, PROBLEM, seed=1, done=whole.steps[:kept], on_step=heard.append) == whole
+        assert tuple(heard) == whole.steps[kept:]
 
 
 def test_the_largest_mean_objective_wins_not_the_first_nor_the_most_frequent() -> None:
     rows = [searched(0, 1.0), searched(1, 2.0)]
     rows += [finalist(0, A.choices, 10.0, 12.0), finalist(1, A.choices, 10.0, 12.0), finalist(2, B.choices, 11.0, 13.0)]
-    first, second = Restarts(PLAIN, 3).ranking(PROBLEM, rows)
+    first, second = Restarts(PLAIN, 3).ranking(rows)
     assert (first.architecture, first.votes) == (B, 1)
     assert (second.architecture, second.votes) == (A, 2)
 
 
 def test_one_large_trace_does_not_win_and_the_penalty_counts() -> None:
     rows = [searched(0, 1.0), finalist(0, A.choices, 2.0, 2.0, 2000.0), finalist(1, B.choices, 30.0, 30.0, 30.0)]
-    assert Restarts(PLAIN, 2).ranking(PROBLEM, rows)[0].architecture == B  # geometric mean 20, arithmetic 668
+    assert Restarts(PLAIN, 2).ranking(rows)[0].architecture == B  # geometric mean 20, arithmetic 668
     rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, 4.0), finalist(1, B.choices, 8.0, 8.0)]
-    assert Restarts(PLAIN, 2).ranking(PROBLEM, rows)[0].architecture == B
+    assert Restarts(PLAIN, 2).ranking(rows)[0].architecture == B
     strict = LiteralNasi(mu=2, nu="4")  # R = 8 − T above 4
-    assert Restarts(strict, 2).ranking(PROBLEM, rows)[0].architecture == A
+    assert Restarts(strict, 2).ranking(rows)[0].architecture == A
 
 
 def test_what_is_rewarded_decides() -> None:
     """A has the larger trace, B the larger part in its own operations."""
     rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, share=0.1), finalist(1, B.choices, 2.0, share=0.9)]
-    assert Restarts(Nasi(nu="none"), 2).ranking(PROBLEM, rows)[0].architecture == B
+    assert Restarts(Nasi(nu="none"), 2).ranking(rows)[0].architecture == B
 
 
 def test_equal_objectives_go_to_the_more_frequent() -> None:
     clipped = Nasi(mu=1, nu="3")
     rows = [searched(0, 1.0), finalist(0, B.choices, 9.0), finalist(1, A.choices, 5.0), finalist(2, A.choices, 5.0)]
-    assert Restarts(clipped, 3).ranking(PROBLEM, rows)[0].architecture == A
+    assert Restarts(clipped, 3).ranking(rows)[0].architecture == A
 
 
 def test_a_finalist_without_a_trace_comes_last() -> None:
     rows = [searched(0, 1.0), finalist(0, A.choices), finalist(1, B.choices, 0.5)]
-    first, second = Restarts(PLAIN, 2).ranking(PROBLEM, rows)
+    first, second = Restarts(PLAIN, 2).ranking(rows)
     assert first.architecture == B
     assert second.mean == float("-inf")
 
 
 def test_finalists_are_measured_on_the_same_draws_once() -> None:
     restarts = Restarts(Nasi(steps=4), 2, repeats=3)
-    row = restarts._measure(PROBLEM, 0, A, [])
-    assert restarts._measure(PROBLEM, 0, A, []) == row
-    again = restarts._measure(replace(PROBLEM, batch_size=4), 0, A, [settings(restart=0, **dict(row))])
-    assert again == row  # the problem would have given another trace
-    assert len(str(dict(row)["traces"]).split()) == 3
+    final = restarts.measure(PROBLEM, 0, A, [])
+    assert restarts.measure(PROBLEM, 0, A, []) == final
+    again = restarts.measure(replace(PROBLEM, batch_size=4), 0, A, [final])
+    assert again == final  # the problem would have given another trace
+    assert len(final.traces) == 3
 
 
 def test_stability_counts_agreement_choice_by_choice() -> None:
     rows = (finalist(0, A.choices, 2.0), finalist(1, B.choices, 1.0), finalist(2, A.choices, 2.0))
-    found = stability(SearchResult("nasi", "nb201", 0, (A,), trace=rows))
+    found = stability(SearchResult("nasi", "nb201", 0, (A,), rows))
     assert found is not None
     assert (found.restarts, found.same) == (3, 2)
     assert [count for _, count in found.agreeing] == [3, 3, 3, 3, 3, 2]

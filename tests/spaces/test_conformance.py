@@ -1,4 +1,4 @@
-"""What every space promises; a new space joins `cases.py` and inherits these tests."""
+"""What every space promises; a new space in `SPACES` inherits these tests."""
 
 import json
 import pickle
@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 
 from initio import Architecture, InputError, from_json, to_json
 from initio.networks.cost import count
-from initio.spaces import SPACES, GraphSpace, NetworkSettings, Space, get_space, parse
-from tests.spaces.cases import CASES, INPUT
+from initio.networks.graphs import choose
+from initio.spaces import SPACES, GraphSpace, NetworkSettings, Space, get_space, mlp_space, parse
+from tests.spaces.own import LISTED, OWN
 
 SMALL = NetworkSettings(channels=4, cells=3, shape=(3, 16, 16))
-spaces = pytest.mark.parametrize("space", CASES.values(), ids=CASES.keys())
+INPUT = torch.zeros(2, 3, 16, 16)
+EVERY: dict[str, Space] = {**SPACES, "mlp-3": mlp_space(3), "own": OWN, "listed": LISTED}
+spaces = pytest.mark.parametrize("space", EVERY.values(), ids=EVERY.keys())
 graph_spaces = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES.keys())
 
 
@@ -162,6 +165,39 @@ def test_resolved_settings_are_complete(space: GraphSpace) -> None:
     assert settings.channels
     assert settings.cells
     assert space.resolve(settings) == settings
+
+
+@graph_spaces
+def test_its_sizes_can_be_built_and_are_smaller_than_the_published_one(space: GraphSpace) -> None:
+    arch = some(space, 1)[0]
+    published = space.cost(arch, space.resolve(NetworkSettings(shape=SMALL.shape)))
+    assert space.sizes.published.channels
+    assert space.sizes.published.cells
+    for size in (space.sizes.scoring, space.sizes.training):
+        settings = NetworkSettings(size.channels, size.cells, shape=SMALL.shape)
+        assert space.cost(arch, space.resolve(settings)).parameters <= published.parameters
+
+
+@graph_spaces
+def test_only_parameters_of_chosen_operations_are_called_chosen(space: GraphSpace) -> None:
+    """Architectures that choose nothing with parameters have no such parameters: all others have some."""
+    for arch in some(space, 6):
+        names = [name for name, _ in space.build(arch, SMALL).named_parameters()]
+        chosen = {name for name in names if space.is_chosen(name)}
+        labels = {label for cell in space.cells(arch) for label in (*cell.nodes, *(e.label for e in cell.edges))}
+        assert bool(chosen) == (bool(space.chosen) and any("conv" in label for label in labels))
+        assert not any("classifier" in name or "stem" in name or name.startswith("head") for name in chosen)
+
+
+@graph_spaces
+def test_a_one_shot_network_is_there_or_refused_in_a_sentence(space: GraphSpace) -> None:
+    choices = [0] * len(space.relaxation)
+    if space.one_shot:
+        assert choose(space.supernet(choices, space.resolve(SMALL)), choices).steps
+    else:
+        assert not space.prunable
+        with pytest.raises(InputError, match=f"{space.name} has no supernet"):
+            space.supernet(choices, SMALL)
 
 
 @graph_spaces

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from initio import InputError, space, space_of_modules
-from tests.spaces.cases import LISTED, OWN, Net
+from tests.spaces.own import LISTED, OWN, Net
 
 
 def test_the_builder_gets_the_values_themselves() -> None:

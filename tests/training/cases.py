@@ -29,12 +29,13 @@ def training(
     *,
     folder: Path | None = None,
     space: Space = MLP,
-    network: NetworkSettings = THIN,
+    network: NetworkSettings | None = None,
     **settings: object,
 ) -> Training:
     """On a few of the digits: an epoch has 5 updates."""
     chosen = TrainingSettings(**{"epochs": 2, "samples": 400} | settings)  # type: ignore[arg-type]
-    return Training(space, digits, network, chosen, folder=folder)
+    sizes = {MLP: THIN, NB201: TINY}  # a space with a builder of its own has none
+    return Training(space, digits, network or sizes.get(space, NetworkSettings()), chosen, folder=folder)
 
 
 def answers(folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ import initio
 from initio.data import Dataset
 from initio.records import Query
 from initio.training import TrainingProgress
-from tests.training.cases import CELL, MLP, NB201, PERCEPTRON, TINY, dropping, interrupted, training
+from tests.training.cases import CELL, MLP, NB201, PERCEPTRON, dropping, interrupted, training
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cell", "dropping"])
@@ -25,7 +25,7 @@ def test_interrupted_is_uninterrupted(digits: Dataset, tmp_path: Path, kind: str
     """By exception in epoch `epoch`, then with a fresh object: weights, hence accuracies, equal to the last bit."""
     space = {"mlp": MLP, "cell": NB201, "dropping": initio.space("dropping", dropping, width=[16])}[kind]
     arch = {"mlp": PERCEPTRON, "cell": CELL, "dropping": space.architecture(*[0] * len(space.decisions))}[kind]
-    options = {"space": space, "network": TINY, "epochs": 3}
+    options = {"space": space, "epochs": 3}
     losses: list[list[float]] = [[], []]
     whole = replace(training(digits, **options), on_progress=lambda p: losses[0].append(p.loss))(Query(arch))
     interrupted(training(digits, folder=tmp_path, **options), Query(arch), epoch)

@@ -13,10 +13,11 @@ import initio
 from initio.data import Dataset, load
 from initio.errors import InputError
 from initio.records import Query
+from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.searches.queries import Budget, Task, run_queries
 from initio.training import Training, TrainingProgress, TrainingSettings
-from tests.training.cases import CELL, MLP, NB201, PERCEPTRON, THIN, TINY, StopError, answers, dropping, training
+from tests.searches.asking import ask, asking
+from tests.training.cases import CELL, MLP, NB201, PERCEPTRON, THIN, StopError, answers, dropping, training
 
 
 def test_same_seed_same_answer_whatever_happened_before(digits: Dataset) -> None:
@@ -39,7 +40,7 @@ def test_isomorphic_cells_are_one_training(digits: Dataset, tmp_path: Path) -> N
         ("nor_conv_3x3", "nor_conv_1x1", "skip_connect", "none"),
         ("nor_conv_1x1", "nor_conv_3x3", "none", "skip_connect"),
     )]  # fmt: skip
-    trainer = training(digits, space=NB201, network=TINY, folder=tmp_path, samples=99)
+    trainer = training(digits, space=NB201, folder=tmp_path, samples=99)
     first, second = (trainer(Query(twin)) for twin in twins)
     assert first == second
     assert len(answers(tmp_path)) == 1
@@ -70,8 +71,8 @@ def test_an_impossible_answer_is_computed_again(digits: Dataset, tmp_path: Path,
 
 
 def test_a_search_goes_on_in_the_middle_of_a_training(digits: Dataset, tmp_path: Path) -> None:
-    task = Task(MLP, Budget(queries=3))
-    whole = run_queries(RandomSearch(), task, training(digits, samples=300), seed=0)
+    task = asking(MLP, Budget(queries=3))
+    whole = ask(RandomSearch(), task, training(digits, samples=300), seed=0)
     trainer, rows, seen = training(digits, samples=300, folder=tmp_path), [], [0]
 
     def stop(progress: TrainingProgress) -> None:
@@ -80,10 +81,10 @@ def test_a_search_goes_on_in_the_middle_of_a_training(digits: Dataset, tmp_path:
             raise StopError
 
     with pytest.raises(StopError):
-        run_queries(RandomSearch(), task, replace(trainer, on_progress=stop), seed=0, on_row=rows.append)
+        ask(RandomSearch(), task, replace(trainer, on_progress=stop), seed=0, on_step=rows.append)
     assert len(rows) == 1
-    result = run_queries(RandomSearch(), task, trainer, seed=0, rows=rows)
-    values = [[dict(row)["value"] for row in found.trace] for found in (result, whole)]
+    result = ask(RandomSearch(), task, trainer, seed=0, done=rows)
+    values = [[step.value for step in found.steps] for found in (result, whole)]
     assert values[0] == values[1]
     assert result.chosen == whole.chosen
 

@@ -19,7 +19,7 @@ from tests.training.cases import CELL, NB201, PERCEPTRON, SHARED, TINY, training
 
 
 def test_a_cell_learns_digits(digits: Dataset) -> None:
-    trainer = training(digits, space=NB201, network=TINY, samples=700)
+    trainer = training(digits, space=NB201, samples=700)
     seen = trainer(Query(CELL))
     assert seen.value is not None
     assert 60 < seen.value <= 100  # chance is 10
@@ -98,7 +98,7 @@ def test_auxiliary_head_and_drop_path_train(digits: Dataset) -> None:
 
 
 def test_a_disconnected_cell_guesses(digits: Dataset) -> None:
-    trainer = training(digits, space=NB201, network=TINY, epochs=1, samples=200)
+    trainer = training(digits, space=NB201, epochs=1, samples=200)
     assert trainer(Query(NB201.architecture(0, 0, 0, 0, 0, 0))).value < 25
 
 

@@ -22,7 +22,7 @@ layer's names and map, its motion, and the switch; never the tape nor the record
 tensors while the pass is recorded, and only those of watched values stay. A cycle through autograd's graph would never
 be freed: the collector does not see into it.
 
-**Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread; autocast is switched off
-inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn networks, and the
-double backward for models that no tangent can pass.
+**Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread (`threads.py`); autocast is
+switched off inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn
+networks, and the double backward for models that no tangent can pass.
 """

@@ -1,8 +1,8 @@
 """Compares what was recorded with autograd's graph behind the output, which no operation can hide from.
 
-A function mode does not see into `torch.autograd.Function`, scripted functions or `torch.func`. The graph has their nodes
-all the same, and the edges by which parameters enter it: one that enters elsewhere than as the weight or bias of a recorded
-layer is `unknown`, and its share is left to autograd, one sample at a time. A node that no function was seen to make is
+A function mode does not see into `torch.autograd.Function`, scripted functions or `torch.func`. The graph has their
+nodes all the same, and the edges by which parameters enter it: one that enters elsewhere than as the weight or bias of a
+recorded layer is `unknown`, and its share is left to autograd, one sample at a time. A node that no function was seen to make is
 `hidden`: tangents have not passed it. A node that is not known to treat every row of the batch on its own is `mixing`:
 gradients of single samples are then checked before they are believed (`Tape.samples`).
 """
@@ -19,18 +19,18 @@ from initio.errors import InputError
 
 _RECORDED = frozenset({"WeightedBackward", "BatchNormalisedBackward", "AffineBackward"})
 # Elementwise, or a function of each image of its own, whatever the arguments.
-_BY_ROW = frozenset(
-    f"{name}Backward{version}"
-    for version in (0, 1)
-    for name in (
-        "Relu Add Sub Mul Div Neg Abs Exp Log Sqrt Rsqrt Pow Sin Cos Sigmoid Tanh Silu Gelu Mish Elu LeakyRelu Hardtanh "
-        "Hardswish Hardsigmoid Softplus Clamp ClampMin Clone Alias ToCopy Threshold AvgPool2D MaxPool2DWithIndices "
-        "AdaptiveAvgPool2D AdaptiveMaxPool2D UpsampleNearest2D UpsampleBilinear2D ConstantPadNd PixelShuffle "
-        "NativeLayerNorm NativeGroupNorm"
-    ).split()
-) | {"CopyBackwards"}  # fmt: skip
+_ELEMENTWISE = """
+    Relu Add Sub Mul Div Neg Abs Exp Log Sqrt Rsqrt Pow Sin Cos Sigmoid Tanh Silu Gelu Mish Elu LeakyRelu Hardtanh Hardswish
+    Hardsigmoid Softplus Clamp ClampMin Clone Alias ToCopy Threshold AvgPool2D MaxPool2DWithIndices AdaptiveAvgPool2D
+    AdaptiveMaxPool2D UpsampleNearest2D UpsampleBilinear2D ConstantPadNd PixelShuffle NativeLayerNorm NativeGroupNorm
+    """
+_BY_ROW = {f"{name}Backward{version}" for name in _ELEMENTWISE.split() for version in (0, 1)}
+_BY_ROW |= {"CopyBackwards", "PooledBackward"}
 # The first dimension may be among those that they work along.
-_ALONG = frozenset({"CatBackward0", "MeanBackward1", "SumBackward1", "SliceBackward0", "SelectBackward0", "SoftmaxBackward0", "LogSoftmaxBackward0", "UnsqueezeBackward0", "SplitBackward0", "AmaxBackward0"})  # fmt: skip
+_ALONG = {
+    "AmaxBackward0", "CatBackward0", "LogSoftmaxBackward0", "MeanBackward1", "SelectBackward0", "SliceBackward0",
+    "SoftmaxBackward0", "SplitBackward0", "SumBackward1", "UnsqueezeBackward0",
+}  # fmt: skip
 _VIEWS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
 
 
@@ -52,7 +52,7 @@ def audit(f: Tensor, recorder: Recorder, m: int, own: Mapping[int, str]) -> set[
         kind = type(node).__name__
         recorded = kind in _RECORDED
         if kind == "BatchNormalisedBackward":
-            notes.variances.append(node.variance)
+            notes.scales.append(node.scale)
         if node not in recorder.nodes:
             notes.hidden.add(kind.removesuffix("0").removesuffix("Backward"))
         elif not (recorded or kind in _BY_ROW or _keeps_rows(kind, node, m)):

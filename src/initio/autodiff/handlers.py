@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
 
 from initio.autodiff.layers import Geometry
 from initio.autodiff.norms import (
@@ -19,7 +20,8 @@ from initio.autodiff.norms import (
     group_standardised,
     standardised,
 )
-from initio.autodiff.recorder import Handler, Recorder, Rectified, watch
+from initio.autodiff.recorder import Handler, Recorder, Rectified, Watched, watch
+from initio.autodiff.switch import Memo
 
 
 def _tuple(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
@@ -80,7 +82,7 @@ def _affine(recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor
     if weight is None and bias is None:
         return hat
     if not recorder.knows(weight, bias):
-        # Not torch's own affine norms: their backward for the weights alone writes out of bounds where channels are last.
+        # Not torch's own affine norm: its backward for the weights alone ends the process where channels are last.
         return recorder.other(affine, (hat, weight, bias, view), {})
     return recorder.run(Affine, hat, weight, bias, recorder.use(weight, bias), view)
 
@@ -122,7 +124,7 @@ def _relu(recorder: Recorder, input: Tensor, inplace: bool = False) -> Any:
         return known.out
     out = torch.relu(input)
     if (tangent := recorder.tangents.get(input)) is not None:
-        recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out, 0))
+        recorder.tangents.set(out, torch.ops.aten.threshold_backward(tangent, out.detach(), 0))
     recorder.kink(input, out)
     if recorder.purpose.shares and recorder.purpose.shares_relus:
         codes = recorder.patterns[-1:]  # none where nobody asked for them
@@ -147,12 +149,40 @@ def _add(recorder: Recorder, input: Any, other: Any, **kwargs: Any) -> Any:
     return out
 
 
-def _avg_pool(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+class Pooled(Function):
+    """An average pooling that a second pass need not compute again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, memo: Memo, window: tuple[Any, ...]) -> Tensor:
+        """The pooled values."""
+        if not memo.values:
+            memo.values = (torch.ops.aten.avg_pool2d(x, *window),)
+        ctx.window = window
+        ctx.save_for_backward(x)
+        return memo.values[0].detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, delta: Tensor) -> Any:
+        """The transposed map."""
+        return torch.ops.aten.avg_pool2d_backward(delta, *ctx.saved_tensors, *ctx.window), None, None
+
+
+def _avg_pool(
+    recorder: Recorder, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Any:  # fmt: skip
     if not recorder.is_value(input):
         return NotImplemented
-    out = F.avg_pool2d(input, *args, **kwargs)
+    size, step, pad = (_tuple(t, 2) for t in (kernel_size, stride or kernel_size, padding))
+    window = (size, step, pad, ceil_mode, count_include_pad, divisor_override)
+    memo = recorder.memo()
+    if memo is None:
+        out = F.avg_pool2d(input, *window)
+    else:
+        out = Pooled.apply(input, memo, window)  # type: ignore[no-untyped-call]
     if (tangent := recorder.tangents.get(input)) is not None:
-        recorder.tangents.set(out, F.avg_pool2d(tangent, *args, **kwargs))
+        recorder.tangents.set(out, F.avg_pool2d(tangent, *window))
     return out
 
 
@@ -163,7 +193,7 @@ def _watch(recorder: Recorder, t: Tensor) -> Tensor:
             tangent = torch.zeros_like(t)  # zero has a gradient as well
         tangent = _alias(tangent)
     recorder.tangents.set(value, tangent)
-    recorder.watched[id(value)] = (value, tangent)
+    recorder.watched[id(value)] = Watched(value, tangent, recorder.memo())
     return value
 
 

@@ -32,17 +32,10 @@ class BatchNormalised(Function):
     ) -> Any:  # fmt: skip
         """Value and, if asked for, tangent."""
         ctx.set_materialize_grads(False)
-        mu, var = moments(z)
-        inv = (var + eps).rsqrt()
-        g, b = torch.ones_like(inv), torch.zeros_like(inv)
-        if gamma is not None:
-            g = gamma.double()
-        if beta is not None:
-            b = beta.double()
+        y, mu, inv, g = use.values(lambda: _normalised(z, gamma, beta, eps))
         scale = g * inv
-        y = combine(b - mu * scale, (z, scale))
         ctx.use, ctx.frozen = use, frozen
-        ctx.variance = (var, eps)  # for the audit
+        ctx.scale = (inv, eps)  # for the audit
         if not use.dual:
             ctx.save_for_backward(z, None, mu, inv, g, None, None)
             return y
@@ -69,6 +62,8 @@ class BatchNormalised(Function):
         if terms:
             yt = combine(c, *terms)
         ctx.save_for_backward(z, zt, mu, inv, g, A3, A4)
+        if use.memo is not None and yt is not None:
+            ctx.mark_non_differentiable(yt)
         return y, yt
 
     @staticmethod
@@ -76,11 +71,25 @@ class BatchNormalised(Function):
     def backward(ctx: Any, dy: Tensor | None, dyt: Tensor | None = None) -> Any:
         """From δ, or in a dual pass from (δ̇, δ)."""
         frozen = ctx.frozen or ctx.use.switch.batch_norm == "frozen"
-        if dyt is not None:
-            return (*_dual_backward(ctx, dy, dyt, frozen), None, None, None)
-        if dy is not None:
-            return (*_backward(ctx, dy, frozen), None, None, None)
-        return (None,) * 7
+        delta, delta_dot = ctx.use.deltas(dy, dyt)
+        if delta is None:
+            return (None,) * 7
+        if delta_dot is None and dyt is None:
+            return (*_backward(ctx, delta, frozen), None, None, None)
+        return (*_dual_backward(ctx, delta_dot, delta, frozen), None, None, None)
+
+
+def _normalised(z: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+    """y, μ, inv and γ, all but the first in float64."""
+    mu, var = moments(z)
+    inv = (var + eps).rsqrt()
+    g, b = torch.ones_like(inv), torch.zeros_like(inv)
+    if gamma is not None:
+        g = gamma.double()
+    if beta is not None:
+        b = beta.double()
+    scale = g * inv
+    return combine(b - mu * scale, (z, scale)), mu, inv, g
 
 
 def _moved_scale(use: Use, inv: Tensor) -> Tensor | None:
@@ -178,7 +187,7 @@ def _dual_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, frozen: bool) -> tu
         terms.append((z, on_hat * inv))
         const = const - on_hat * inv * mu
     gz, gzt = combine(const, *terms), None
-    if zt is not None:
+    if ctx.needs_input_grad[1]:
         gzt = _transpose(z, dyt, mu, inv, scale, S1, S2, frozen)
     dgamma = dbeta = None
     if switch.returns(layer.weight):
@@ -221,7 +230,7 @@ class Affine(Function):
             return (*_dual_affine_backward(ctx, dy, dyt), None, None)
         if dy is not None:
             return (*_affine_backward(ctx, dy), None, None)
-        return (None,) * 6
+        return (None,) * 6  # the norms before it are not piecewise linear: there is no second pass with memos
 
 
 def _affine(hat: Tensor, gamma: Tensor | None, beta: Tensor | None, view: tuple[int, ...]) -> Tensor:
@@ -317,9 +326,7 @@ def group_standardised(input: Tensor, num_groups: int, eps: float) -> Tensor:
     return standardised(grouped, grouped.shape[-1:], eps).reshape(input.shape)
 
 
-def batch_standardised(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, switch: Switch, eps: float
-) -> Tensor:
+def batch_standardised(input: Tensor, weight: Tensor | None, bias: Tensor | None, switch: Switch, eps: float) -> Tensor:
     """Batch norm from elementary operations, which autograd can differentiate as often as it likes."""
     dims = [d for d in range(input.ndim) if d != 1]
     mean = _Statistic.apply(input.mean(dims, keepdim=True), switch)  # type: ignore[no-untyped-call]

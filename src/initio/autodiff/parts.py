@@ -65,7 +65,9 @@ class Parts:
             raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
         for t in [*self.parameters.values(), *self.buffers]:
             if t.device.type != "cpu":
-                raise InputError(f"the model is on the device {t.device}: models are scored on the CPU, so move it there")
+                raise InputError(
+                    f"the model is on the device {t.device}: models are scored on the CPU, so move it there"
+                )
         for name, p in self.parameters.items():
             if not p.is_floating_point():
                 kind = str(p.dtype).removeprefix("torch.")

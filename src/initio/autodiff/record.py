@@ -35,12 +35,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from initio.autodiff.audit import audit
 from initio.autodiff.handlers import HANDLERS, PLAIN_HANDLERS
 from initio.autodiff.parts import Parts
-from initio.autodiff.recorder import NoTangentError, Notes, Purpose, Recorder, SharedValueChangedError, watch
+from initio.autodiff.recorder import (
+    CurvedError,
+    NoTangentError,
+    Notes,
+    Purpose,
+    Recorder,
+    SharedValueChangedError,
+    Watched,
+    watch,
+)
 from initio.autodiff.spill import within
-from initio.autodiff.switch import Layer, Statistics, Switch, Visit
+from initio.autodiff.switch import Layer, Recall, Statistics, Switch, Visit
 from initio.errors import InputError
 
-__all__ = ["Layer", "NoTangentError", "Notes", "Tape", "Visit", "logits", "push", "record", "watch"]
+__all__ = ["Layer", "NoTangentError", "Notes", "Recall", "Tape", "Visit", "logits", "push", "record", "watch"]
 
 
 # apart: row i of every layer belongs to sample i; elsewhere: some layer's rows are other than samples, as where time
@@ -59,7 +68,7 @@ class Tape:
     moving: frozenset[str]  # the parameters that the direction moves
     switch: Switch
     notes: Notes
-    watched: dict[int, tuple[Tensor, Tensor | None]]
+    watched: dict[int, Watched]
     kinks: list[tuple[Any, Tensor]]  # graph nodes of ReLUs and their code matrices, where rows need a check
 
     @cached_property
@@ -140,10 +149,15 @@ class Tape:
     ) -> dict[str, Tensor]:  # fmt: skip
         """Σ_i J_iᵀ c_i by parameter; zeros where the output does not depend on one."""
         leaves = self._leaves(names, self.parameters)
+        watched = [w for w in self.watched.values() if w.memo is not None]
         out = self._run(
-            [self.f], [cotangent], list(leaves.values()), fisher=fisher, batch_norm=batch_norm, wanted=frozenset(leaves)
-        )
-        return _filled(leaves, out)
+            [self.f], [cotangent], [*leaves.values(), *(w.value for w in watched)],
+            fisher=fisher, batch_norm=batch_norm, wanted=frozenset(leaves),
+        )  # fmt: skip
+        for w, delta in zip(watched, out[len(leaves) :], strict=True):
+            assert w.memo is not None
+            w.memo.delta = delta
+        return _filled(leaves, out[: len(leaves)])
 
     def input_gradient(self, cotangent: Tensor, batch_norm: Statistics = "coupled") -> Tensor:
         """Σ_i (∂f_i/∂x)ᵀ c_i, in the shape of x."""
@@ -202,13 +216,15 @@ class Tape:
         self, cotangent: Tensor, cotangent_dot: Tensor, values: Sequence[Tensor]
     ) -> list[tuple[Tensor | None, Tensor | None]]:
         """(δ, δ̇) of watched values; None is zero. No parameter's gradient is computed."""
-        tangents = [self.tangent(t) for t in values]
+        memos = [self.watched[id(t)].memo for t in values]
+        tangents = [self.tangent(t) for t, memo in zip(values, memos, strict=True) if memo is None]
         out = self._dual_run(cotangent, cotangent_dot, [*values, *tangents], wanted=frozenset())
-        return list(zip(out[len(values) :], out[: len(values)], strict=True))
+        deltas = out[len(values) :] or [memo.delta for memo in memos if memo is not None]
+        return list(zip(deltas, out[: len(values)], strict=True))
 
     def tangent(self, t: Tensor) -> Tensor:
         """The tangent of a watched value."""
-        _, tangent = self.watched[id(t)]
+        tangent = self.watched[id(t)].tangent
         assert tangent is not None
         return tangent
 
@@ -241,7 +257,7 @@ def plain_arithmetic() -> Iterator[None]:
 def record(
     model: nn.Module, x: Tensor, *, direction: Mapping[str, Tensor] | None = None, dtype: torch.dtype = torch.float32,
     codes: bool = False, fisher: bool = False, frozen: bool = False, memory: int | None = None, plain: bool = False,
-    values: Mapping[str, Tensor] | None = None,
+    recall: Recall | None = None, values: Mapping[str, Tensor] | None = None,
 ) -> Tape:  # fmt: skip
     """Runs the model once and keeps what backward passes need.
 
@@ -257,22 +273,26 @@ def record(
         fisher: keep what Fisher's sums are made of.
         frozen: batch statistics do not move with the direction.
         memory: bytes that the process should stay below; None for no limit.
+        recall: the same one for a pass without direction, from which a gradient is read, and for a second pass of the
+            same model and input, whose backward passes start from the same cotangent: it computes less [see `Recall`].
         plain: leave all but batch norm and dropout to autograd: slow, for models that recorded functions disturb.
         values: of a plain pass's parameters, in the place of the model's own.
     """
     if plain:
         with sdpa_kernel(SDPBackend.MATH):  # the only one that can be differentiated twice
-            return _record(model, x, None, dtype, memory, Purpose(codes, shares=False, plain=True), values)
+            return _record(model, x, None, dtype, memory, Purpose(codes, shares=False, plain=True), None, values)
     purpose = Purpose(codes, fisher, frozen, shares=True, shares_relus=memory is None)
     try:
-        return _record(model, x, direction, dtype, memory, purpose)
+        return _record(model, x, direction, dtype, memory, purpose, recall)
+    except CurvedError:
+        return _record(model, x, direction, dtype, memory, purpose, None)
     except SharedValueChangedError:
-        return _record(model, x, direction, dtype, memory, Purpose(codes, fisher, frozen, shares=False))
+        return _record(model, x, direction, dtype, memory, Purpose(codes, fisher, frozen, shares=False), recall)
 
 
 def _record(
     model: nn.Module, x: Tensor, direction: Mapping[str, Tensor] | None, dtype: torch.dtype, memory: int | None,
-    purpose: Purpose, values: Mapping[str, Tensor] | None = None,
+    purpose: Purpose, recall: Recall | None, values: Mapping[str, Tensor] | None = None,
 ) -> Tape:  # fmt: skip
     parts = Parts(model)
     parts.check()
@@ -282,9 +302,11 @@ def _record(
     v = None
     if direction is not None:
         v = {name: _direction(name, d, parts, parameters) for name, d in direction.items()}
+    if recall is not None:
+        recall.start()
     standing = {id(parts.parameters[name]): leaf for name, leaf in parameters.items()} | parts.buffer_copies(dtype)
     with torch.enable_grad():
-        recorder = Recorder(parameters, v, PLAIN_HANDLERS if purpose.plain else HANDLERS, purpose)
+        recorder = Recorder(parameters, v, PLAIN_HANDLERS if purpose.plain else HANDLERS, purpose, recall)
     try:
         with within(memory), parts.standing_in(standing), torch.enable_grad(), plain_arithmetic(), recorder:
             f = output(model, x.clone() if purpose.plain else x)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from initio.autodiff import fused
 from initio.autodiff.layers import Geometry
-from initio.autodiff.switch import Layer, Motion, Switch, Use
+from initio.autodiff.switch import Layer, Memo, Motion, Recall, Switch, Use
 from initio.autodiff.weighted import Keep, Weighted
 
 
@@ -80,7 +80,7 @@ class Notes:
     batch_norms: int = 0
     kinks: int = 0  # ReLUs and their like
     codes: Tensor | None = None  # NASWOT's Σ over ReLUs of C Cᵀ + (1−C)(1−C)ᵀ
-    variances: list[tuple[Tensor, float]] = field(default_factory=list)  # that batch norms met, and their ε
+    scales: list[tuple[Tensor, float]] = field(default_factory=list)  # 1/√(v + ε) of batch norms, and ε
 
     @property
     def by_row(self) -> bool:
@@ -98,8 +98,21 @@ class Rectified:
     codes: list[tuple[Any, Tensor]]  # the entry in `patterns`, if codes are noted
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A value that the model watches, with its tangent, and δ if an earlier pass left it."""
+
+    value: Tensor
+    tangent: Tensor | None
+    memo: Memo | None
+
+
 class SharedValueChangedError(Exception):
     """An operation in place met a value that stands for several ReLUs: record again without sharing."""
+
+
+class CurvedError(Exception):
+    """An operation that is not piecewise linear: a second pass must send δ back as well as δ̇."""
 
 
 class NoTangentError(Exception):
@@ -117,20 +130,21 @@ class Recorder(TorchFunctionMode):
         direction: v, by parameter name, where tangents are to be carried; a parameter without v stands still.
         handlers: for torch functions; one may return NotImplemented.
         purpose: what else is recorded.
+        recall: what an earlier pass computed, or where this one leaves it.
     """
 
     def __init__(
         self, parameters: Mapping[str, Tensor], direction: Mapping[str, Tensor] | None,
-        handlers: Mapping[Any, Handler], purpose: Purpose,
+        handlers: Mapping[Any, Handler], purpose: Purpose, recall: Recall | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.names = {id(p): name for name, p in parameters.items()}
-        self.parameters, self.handlers, self.purpose = parameters, handlers, purpose
+        self.handlers, self.purpose, self.recall = handlers, purpose, recall
         self.dual, self.direction = direction is not None, direction or {}
         self.switch = Switch()
         self.tangents = Tangents(torch.is_grad_enabled())
         self.nodes: set[Any] = set()  # of autograd's graph, made by functions that were seen
-        self.watched: dict[int, tuple[Tensor, Tensor | None]] = {}  # by identity: value and tangent
+        self.watched: dict[int, Watched] = {}  # by identity of the value
         self.rectified: dict[int, Rectified] = {}  # by the identity of the input
         self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
         self.notes = Notes()
@@ -231,6 +245,8 @@ class Recorder(TorchFunctionMode):
             if any(isinstance(t, Tensor) and t.requires_grad for t in tree_flatten(out)[0]):
                 raise NoTangentError(name)
             return out  # a constant
+        if self.recall is not None and func not in _PIECEWISE_LINEAR:
+            raise CurvedError(name)
         spots = [i for i, t in enumerate(tangents) if t is not None]
 
         def run(*values: Tensor) -> Any:
@@ -289,7 +305,13 @@ class Recorder(TorchFunctionMode):
             shape = tuple(weight.shape)
         v, u = (self.direction.get(name) for name in names)
         motion = Motion(v, u, v is not None and v is weight, u is not None and u is bias)
-        return Use(Layer(*names, geometry, shape), self.switch, self.dual, motion)
+        return Use(Layer(*names, geometry, shape), self.switch, self.dual, motion, self.memo())
+
+    def memo(self) -> Memo | None:
+        """What an earlier pass left here, or where to leave it."""
+        if self.recall is None:
+            return None
+        return self.recall.take()
 
     def run(self, function: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, use: Use, *rest: Any) -> Any:
         """The value of a recorded function; its tangent is put beside it."""
@@ -325,7 +347,7 @@ class Recorder(TorchFunctionMode):
         self.notes.kinks += 1
         if self.purpose.codes:
             if x.ndim:
-                K = code_matrix(x.reshape(len(x), -1) if x.ndim == 1 else x)
+                K = code_matrix(x.unsqueeze(1) if x.ndim == 1 else x)
             else:
                 K = torch.zeros(0, 0)  # no rows
             self.patterns.append((out.grad_fn, K))
@@ -411,6 +433,7 @@ _DIFFERENTIABLE_TANGENTS = frozenset(
     standardised sub tanh unbind unflatten unsqueeze where
     """.split()
 )
+_PIECEWISE_LINEAR = {F.max_pool2d, F.pad, F.leaky_relu, F.relu6, torch.zeros_like, torch.cat}
 _ADDITIVE = {
     torch.add,
     torch.Tensor.add,

@@ -68,6 +68,39 @@ class Motion:
     own_bias: bool = False
 
 
+@dataclass
+class Memo:
+    """What one function of a first pass leaves for a second one: what it computed, and its output's loss gradient δ."""
+
+    values: tuple[Tensor, ...] = ()  # without their history, which would be a cycle through autograd's graph
+    delta: Tensor | None = None
+
+
+class Recall:
+    """The memos of a network, in the order of its functions: a first pass fills them, a second one reads them.
+
+    A direction v = g takes two passes of the same network and input, one that gives g and one along it, and all values
+    and all δ are the same in both. So the second need not compute them, nor send δ back through tangents: it only
+    sends back δ̇, to which every layer adds what comes of its own δ. That leaves out the second derivatives of
+    whatever is not a recorded function; hence it is for networks whose other operations are piecewise linear.
+    """
+
+    def __init__(self) -> None:
+        self.memos: list[Memo] = []
+        self.place = 0
+
+    def start(self) -> None:
+        """A pass begins."""
+        self.place = 0
+
+    def take(self) -> Memo:
+        """The memo of the next function."""
+        if self.place == len(self.memos):
+            self.memos.append(Memo())
+        self.place += 1
+        return self.memos[self.place - 1]
+
+
 @dataclass(frozen=True)
 class Use:
     """All that a recorded function needs to know beside its tensors."""
@@ -76,3 +109,23 @@ class Use:
     switch: Switch
     dual: bool  # whether tangents are carried
     motion: Motion
+    memo: Memo | None = None
+
+    def values(self, compute: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """What the forward pass computes, unless an earlier one did."""
+        if self.memo is None:
+            return compute()
+        if not self.memo.values:
+            self.memo.values = compute()
+        return tuple(t.detach() for t in self.memo.values)
+
+    def deltas(self, dz: Tensor | None, dzt: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """(δ, δ̇) from the gradients of value and tangent: in a dual pass δ is the tangent's, else it is the value's."""
+        if dzt is not None:
+            return dzt, dz
+        if self.memo is None:
+            return dz, None
+        if not self.dual:
+            self.memo.delta = dz
+            return dz, None
+        return self.memo.delta, dz

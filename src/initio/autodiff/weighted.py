@@ -27,7 +27,7 @@ class Weighted(Function):
         ctx.use = use
         ctx.flipped = None  # the weights of the transposed map, made by the first of all backward passes
         ctx.set_materialize_grads(False)
-        z = geometry.apply(x, weight, bias)
+        (z,) = use.values(lambda: (geometry.apply(x, weight, bias),))
         kept = None
         if keep == "yes":
             kept = z
@@ -37,24 +37,24 @@ class Weighted(Function):
         if not use.dual:
             return z
         zt = _moved(geometry, z, x, bias, use)
-        if xt is None:
-            if zt is z:  # two outputs of a function must be two tensors
-                zt = z.clone()
-            return z, zt
-        along = geometry.apply(xt, weight)
-        if zt is not None:
-            along = along + zt
-        return z, along
+        if xt is not None:
+            zt = plus(geometry.apply(xt, weight), zt)
+        elif zt is z:  # two outputs of a function must be two tensors
+            zt = z.clone()
+        if use.memo is not None and zt is not None:
+            ctx.mark_non_differentiable(zt)
+        return z, zt
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dz: Tensor | None, dzt: Tensor | None = None) -> Any:
         """From δ, or in a dual pass from (δ̇, δ)."""
-        if dzt is not None:
-            return (*_dual_backward(ctx, dz, dzt), None, None)
-        if dz is not None:
-            return (*_backward(ctx, dz), None, None)
-        return (None,) * 6
+        delta, delta_dot = ctx.use.deltas(dz, dzt)
+        if delta is None:
+            return (None,) * 6
+        if delta_dot is None and dzt is None:
+            return (*_backward(ctx, delta), None, None)
+        return (*_dual_backward(ctx, delta_dot, delta), None, None)
 
 
 def _moved(geometry: Geometry, z: Tensor, x: Tensor, bias: Tensor | None, use: Use) -> Tensor | None:
@@ -99,11 +99,10 @@ def _dual_backward(ctx: Any, delta_dot: Tensor | None, delta: Tensor) -> tuple[T
     geometry = layer.geometry
     _show(ctx, x, xt, z, delta, delta_dot)
     gx = gxt = gw = gb = None
-    flipped = _flipped(ctx, weight)
     if ctx.needs_input_grad[0]:
         gx = _input_cotangent(ctx, x, weight, delta_dot, delta)
     if ctx.needs_input_grad[1]:
-        gxt = geometry.transpose(delta, xt, weight, flipped)
+        gxt = geometry.transpose(delta, xt, weight, _flipped(ctx, weight))
     if switch.returns(layer.weight):
         switch.add_gradient(layer.weight, geometry.outer(x, delta, weight))
         if delta_dot is not None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initio.cli.progress import Reporter
-from initio.errors import InputError, did_you_mean
+from initio.cli.units import names, number, pairs
+from initio.errors import InputError
 from initio.files import write_text
 
 if TYPE_CHECKING:
-    from initio.runs.compare import Outcome, Setup, Summary
-    from initio.searches.queries import QuerySearch
+    from initio.runs.compare import BenchSetup, Outcome, Summary
+    from initio.searches import QuerySearch
     from initio.tables.published import Published
 
 BASELINES = ("random", "rea")
@@ -91,45 +92,49 @@ class BenchCommand:
         print(text)
         print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")
 
-    def setup(self) -> Setup:
+    def setup(self) -> BenchSetup:
         """What the options say about all runs."""
-        from initio.cli.correlate import where_clause
-        from initio.runs.compare import Setup
-        from initio.searches.queries import Budget
+        from initio.runs.compare import BenchSetup
+        from initio.searches import Budget
 
-        queries = 20 if self.queries is None and self.seconds is None else self.queries
-        where = tuple(sorted(where_clause(self.where).items()))
-        return Setup(self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where)
+        queries = self.queries
+        if queries is None and self.seconds is None:
+            queries = 20
+        where = tuple(sorted(pairs("--where", self.where).items()))
+        return BenchSetup(
+            self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where
+        )
 
     def searches(self) -> dict[str, QuerySearch]:
         """The searches by the label of their row."""
-        from initio.searches import QUERY_SEARCHES
+        from initio.searches import SEARCHES, find_search
 
-        names = _names(self.search)
-        if names == ["all"]:
-            names = list(QUERY_SEARCHES)
-        if not names:
-            raise InputError(f"--search needs a name: {', '.join(QUERY_SEARCHES)}")
+        searches = names(*self.search)
+        if searches == ["all"]:
+            searches = [name for name in SEARCHES if find_search(name).trains]
+        if not searches:
+            raise InputError("--search needs a name, as in --search robust, or all")
         if self.baselines:
-            names += [name for name in BASELINES if name not in names]
-        metrics: list[str | None] = [*_names(self.metric)] or [None]
+            searches += [name for name in BASELINES if name not in searches]
+        metrics: list[str | None] = [*names(*self.metric)] or [None]
         used: set[str] = set()
         made: dict[str, QuerySearch] = {}
-        for name in names:
-            if name not in QUERY_SEARCHES:
-                raise InputError(f"there is no search {name!r} on evaluations: {did_you_mean(name, [*QUERY_SEARCHES])}")
+        for name in searches:
+            search: type[Any] = find_search(name)
+            if not search.trains:
+                raise InputError(f"{name} does not learn from trainings: take another search")
             for metric in metrics:
-                options = self._options(QUERY_SEARCHES[name], metric)
+                options = self._options(search, metric)
                 used |= options.keys()
-                label = ", ".join([name, *(str(v) if o == "metric" else f"{o} = {v}" for o, v in options.items())])
-                made[label] = QUERY_SEARCHES[name](**options)
+                own = {"metric": metric, "k": f"k = {self.k}"}
+                made[", ".join([name, *(str(own[option]) for option in options)])] = search(**options)
         for option in ("metric", "k"):
             if getattr(self, option) not in (None, ()) and option not in used:
-                raise InputError(f"--{option} is not an option of {', '.join(names)}")
+                raise InputError(f"--{option} is not an option of {', '.join(searches)}")
         return made
 
-    def _options(self, search: type[QuerySearch], metric: str | None) -> dict[str, Any]:
-        has = {field.name for field in fields(search)}  # type: ignore[arg-type]
+    def _options(self, search: type[Any], metric: str | None) -> dict[str, Any]:
+        has = {field.name for field in fields(search)}
         given = {"metric": metric, "k": self.k}
         return {name: value for name, value in given.items() if value is not None and name in has}
 
@@ -148,27 +153,32 @@ class BenchCommand:
         return list(dict.fromkeys(found))
 
     def _stem(self) -> str:
-        budget = [f"{self.queries or ''}"] if self.seconds is None else [f"{self.seconds:g}s"]
-        epochs = "" if self.epochs is None else f"{self.epochs}epochs"
-        scores = [Path(self.store or "").stem, (self.where or "").replace("=", "")]
-        what = [Path(self.table).stem, self.dataset, *self.search, *self.metric, f"{self.k or ''}"]
-        parts = [*what, epochs, *scores, *budget]
+        parts = [Path(self.table).stem, self.dataset, *self.search, *self.metric, f"{self.k or ''}"]
+        if self.epochs is not None:
+            parts.append(f"{self.epochs}epochs")
+        parts += [Path(self.store or "").stem, (self.where or "").replace("=", "")]
+        if self.seconds is not None:
+            parts.append(f"{self.seconds:g}s")
+        elif self.queries:
+            parts.append(str(self.queries))
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return name.replace(",", "-").replace(" ", "")
 
-    def _title(self, setup: Setup, searches: dict[str, QuerySearch]) -> str:
+    def _title(self, setup: BenchSetup, searches: dict[str, QuerySearch]) -> str:
         budget, draws = setup.budget, setup.draws
-        parts = [
-            f"{budget.queries} queries" if budget.queries else "",
-            f"{budget.seconds:,.0f} s" if budget.seconds else "",
-        ]
-        scores = f"{draws} draws of the scores" if draws else "no scores"
-        validation = setup.open().validation
-        full = [search.name for search in searches.values() if getattr(search, "epochs", 0) is None]
-        other = f" ({', '.join(dict.fromkeys(full))}: {validation.epochs[-1]})" if full and validation.epochs else ""
+        limits = [f"{budget.queries} queries"] * bool(budget.queries)
+        if budget.seconds:
+            limits.append(f"{budget.seconds:,.0f} s")
+        which = "no"
+        if draws:
+            which = f"{draws} draws of the"
+        validation, other = setup.open().validation, ""
+        full = dict.fromkeys(s.name for s in searches.values() if getattr(s, "length", 0) is None)
+        if full and validation.epochs:
+            other = f" ({', '.join(full)}: {validation.epochs[-1]})"
         return (
             f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "
-            f"{' and '.join(filter(None, parts))}, {self.seeds} seeds, {scores}"
+            f"{' and '.join(limits)}, {self.seeds} seeds, {which} scores"
         )
 
 
@@ -178,8 +188,8 @@ def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[st
     head = ["search", *(f"test {c}" for c in columns), "validation", "regret", "in top 2", "queries", "found at"]
     table = [[*head, "published s", "our s"]]
     for r in rows:
-        cells = [r.search, *(_pm(*r.report[c]) for c in columns), _pm(*r.validation), _or_dash(r.regret, ".3f")]
-        top = "-" if r.in_top_two is None else f"{r.in_top_two}/{r.seeds}"
+        cells = [r.search, *(_pm(*r.report[c]) for c in columns), _pm(*r.validation), number(r.regret)]
+        top = number(r.in_top_two, 0) + f"/{r.seeds}" * (r.in_top_two is not None)
         cells += [top, f"{r.queries:.1f}", f"{r.found_at:g}"]
         table.append([*cells, f"{r.published_seconds:,.0f}", f"{r.seconds:.2f}"])
     for p in published:
@@ -193,17 +203,10 @@ def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[st
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
 
 
-def _names(words: Sequence[str]) -> list[str]:
-    """Names between spaces and commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in ",".join(words).split(",") if name.strip()))
-
-
 def _pm(mean: float, deviation: float | None) -> str:
-    return f"{mean:.2f}" if deviation is None else f"{mean:.2f}±{deviation:.2f}"
-
-
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+    if deviation is None:
+        return f"{mean:.2f}"
+    return f"{mean:.2f}±{deviation:.2f}"
 
 
 def runs_csv(outcomes: Sequence[Outcome]) -> str:

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from initio.cli.units import names, number
-from initio.errors import InputError
+from initio.cli.units import names, number, pairs, settings_line
+from initio.report.cells import printable
 
 if TYPE_CHECKING:
     from initio.analysis.relate import Relation
@@ -58,7 +58,7 @@ class CorrelateCommand:
         metrics = names(self.metrics)
         with Store(find_store(self.store), read_only=True) as store:
             relation = relate(
-                store, table, column, where=where_clause(self.where), metrics=metrics, only=self._only(table)
+                store, table, column, where=pairs("--where", self.where), metrics=metrics, only=self._only(table)
             )
         fit = None
         if self.fit is not None:
@@ -92,23 +92,6 @@ class CorrelateCommand:
         return list(sample(get_space(table.space), self.sample, self.seed))
 
 
-def where_clause(text: str | None) -> dict[str, str]:
-    """`name=value` with commas between them.
-
-    >>> where_clause("cells=5, batch_norm=frozen")
-    {'cells': '5', 'batch_norm': 'frozen'}
-    """
-    if not text:
-        return {}
-    out: dict[str, str] = {}
-    for part in names(text):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not name or not value:
-            raise InputError(f"--where must look like cells=5,batch_norm=frozen, not {text!r}")
-        out[name.replace("-", "_")] = value
-    return out
-
-
 def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
     return [
         {"metric": name, **asdict(found), "spread": relation.spread(name)}
@@ -123,10 +106,9 @@ def _print_head(relation: Relation, table: CompactTable, column: str) -> None:
     origins = relation.scores.origins.values()
     scored = next(origin for origin in origins if not origin.counted)
     draws, batches = len(scored.draws), len({batch for _, batch in scored.draws})
-    settings = ", ".join(f"{name}={value}" for name, value in scored.settings)
     print(f"{column} of {table.path.name}: {len(relation.rows):,} architectures, {relation.networks:,} networks")
     drawn = f"{draws} draw{'s' * (draws > 1)} of the weights, {batches} of the batch"
-    print(f"scores on {scored.source or scored.draws[0][1]}, {drawn}: {settings}")
+    print(f"scores on {printable(scored.source or scored.draws[0][1])}, {drawn}: {settings_line(scored.settings)}")
 
 
 def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:

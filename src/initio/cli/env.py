@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from initio.cli.units import columns, size
+from initio.files import HAS_LOCKS
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ def environment() -> dict[str, str]:
         "kernels": status(),
         "threads": f"one in each process; {os.cpu_count()} processors for --workers",
         "memory": _memory(),
+        "locks": {True: "one process works on a run", False: "this system has none: let one process work on a run"}[
+            HAS_LOCKS
+        ],
         "runs": f"{Path('runs').absolute()}, unless --out names another folder",
         "stores": f"{Path('scores.db').absolute()}, unless --store names another file",
         "data": os.environ.get("INITIO_DATA") or "INITIO_DATA is not set; it may name a folder of tables and data",

@@ -92,6 +92,15 @@ class Option:
         return METAVARS.get(self.kinds[0], self.name.upper())
 
     @property
+    def spelling(self) -> str:
+        """What can be typed: its name, and what stands for a value."""
+        if not self.is_switch:
+            return f"{self.flag} {self.metavar}" + " ..." * self.several
+        if self.default is True:
+            return f"--no-{self.flag[2:]}"
+        return self.flag
+
+    @property
     def explained(self) -> str:
         """The help, with the default where that says something."""
         text = self.help.rstrip(".")
@@ -331,11 +340,6 @@ def parse(command: type[Any], argv: Sequence[str], prog: str = "initio") -> Any:
         print(to_toml(defaults(command) | given | off), end="")
         return None
     return _made(command, given)
-
-
-def from_values(command: type[Any], values: Mapping[str, Any], where: str, *more: type[Any]) -> Any:
-    """A command from saved values, checked like those of a file; `where` begins the sentence if one is wrong."""
-    return _made(command, _kept(merged(command, *more), values, where))
 
 
 def _made(command: type[Any], given: Mapping[str, Any]) -> Any:

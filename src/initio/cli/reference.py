@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from initio.cli import COMMANDS, all_commands, load_verbs, overview, verbs_overview
-from initio.cli.options import parser
+from initio.cli.options import introduction, options_of, parser
+
+HEAD = """# The command line
+
+Written by `make docs`.
+"""
+METHODS = """
+# The methods of `initio search`
+
+Each setting of a method is an option beside it: `initio search --method nasi --steps 100`.
+"""
 
 
 def reference() -> str:
-    """Every command's help, as Markdown; the same on every terminal."""
+    """Every command's help and every method's options, as Markdown; the same on every terminal."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
     try:
@@ -17,12 +28,22 @@ def reference() -> str:
         pages |= {f"initio {name}": verbs_overview(name) for name in COMMANDS if "" not in load_verbs(name)}
         pages |= {prog: parser(command, prog=prog).format_help() for prog, command in all_commands()}
     finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
+        del os.environ["COLUMNS"]
+        if before is not None:
             os.environ["COLUMNS"] = before
-    head = "# The command line\n\nWritten by `make docs`.\n"
-    return head + "".join(f"\n## {title}\n\n```\n{text.rstrip()}\n```\n" for title, text in pages.items())
+    commands = "".join(f"\n## {title}\n\n```\n{text.rstrip()}\n```\n" for title, text in pages.items())
+    return HEAD + commands + METHODS + "\n".join(_methods()) + "\n"
+
+
+def _methods() -> Iterator[str]:
+    from initio.searches import SEARCHES, find_search
+
+    for name in SEARCHES:
+        method = find_search(name)
+        about = introduction(method).partition("\n\n")[0].replace("\n", " ")
+        yield f"\n## {name}\n\n{about}\n"
+        for option in options_of(method).values():
+            yield f"- `{option.spelling}`: {option.explained}"
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from initio.cli.progress import Reporter
 from initio.cli.units import byte_count, duration
 from initio.errors import InputError
@@ -156,10 +154,12 @@ def _ended(progress: ScoringProgress) -> str:
 
 def _print_summary(table: ScoreTable) -> None:
     """How many values each metric has, and why the others do not exist."""
+    import numpy as np
+
     width = max(map(len, table.metrics), default=0)
     print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
     for name in table.metrics:
-        numbers, why = table.each(name), Counter(table.reasons(name))
+        numbers, why = table.each(name), Counter(table.missing(name).values())
         numbers = numbers[~np.isnan(numbers)]
         median, reason = "none", ""
         if len(numbers):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from initio.errors import InputError
 from initio.files import read_text
-from initio.records import Architecture, SearchResult, from_json
-from initio.runs.folder import Loaded, Run, load
+from initio.records import Architecture, from_json
+from initio.runs.folder import load
+from initio.searches import SearchResult
+from initio.searches.restarts import stability
 from initio.spaces import NetworkSettings, get_space, parse
 from initio.spaces.base import Cell
 
@@ -59,7 +61,7 @@ def read_architecture(text: str) -> Architecture:
     """The architecture that the user names: notation, published cell, JSON file or run folder."""
     path = Path(text)
     if _is_folder(text):
-        return load(path).architecture
+        return load(path).best
     try:
         is_file = path.is_file()
     except (OSError, ValueError):  # too long for a path: a notation
@@ -68,7 +70,7 @@ def read_architecture(text: str) -> Architecture:
         return parse(text)
     content = read_text(path)
     if '"search result"' in content:
-        return Loaded(from_json(SearchResult, content, where=str(path))).architecture
+        return from_json(SearchResult, content, where=str(path)).best
     try:
         return parse(content)
     except InputError as error:
@@ -96,32 +98,29 @@ def _run_facts(text: str) -> dict[str, object]:
     """How a run came to its choice; nothing for anything else."""
     if not _is_folder(text):
         return {}
-    result = Run.open(Path(text)).result()
-    cost, about = result.cost, dict(result.about)
+    result = load(text)
     facts: dict[str, object] = {"method": result.method, "seed": result.seed}
-    facts |= {name: about[name] for name in ("data", "classes", "limits", "why") if name in about}
-    facts["cost"] = (
-        f"{cost.scorings} scorings, {cost.queries} trainings, {cost.seconds:.0f} s, {cost.peak_bytes >> 20} MB"
-    )
-    facts["settings"] = ", ".join(f"{name} {value}" for name, value in result.settings)
+    facts |= {"data": result.facts.data, "classes": result.facts.classes, **result.told()}
+    del facts["chosen"]  # the notation
+    facts["settings"] = ", ".join(f"{name} {value}" for name, value in result.settings.items())
     return facts | _stability(result)
 
 
 def _stability(result: SearchResult) -> dict[str, object]:
     """How often each choice of a run with restarts came out; nothing for another run."""
-    if "restarts" not in dict(result.settings):
-        return {}
-    from initio.searches.restarts import stability  # needs torch
-
     found = stability(result)
-    assert found is not None
+    if found is None:
+        return {}
     choices: dict[str, object] = {choice: f"{count} of {found.restarts}" for choice, count in found.agreeing}
     return {"restarts": str(found)} | choices
 
 
 def classes_of(text: str) -> int:
     """Of the data that a run searched on; 10 for anything else."""
-    return load(Path(text)).classes if _is_folder(text) else NetworkSettings.classes
+    known = None
+    if _is_folder(text):
+        known = load(text).facts.classes
+    return known or NetworkSettings.classes
 
 
 def _cost(shown: Architecture, classes: int) -> dict[str, object]:

@@ -18,33 +18,26 @@ class SpacesCommand:
     json: bool = False
 
     def run(self) -> None:
-        """Prints one row a space."""
-        from initio.spaces import SPACES
+        """Prints one row a space, those of installed packages included."""
+        from initio.plugins import announced
+        from initio.spaces import SPACES, get_space
+        from initio.spaces.base import rounded
 
+        spaces = SPACES | {name: get_space(name) for name in announced("spaces")}
         if self.json:
             rows = [
                 {
                     "name": space.name,
                     "title": space.title,
                     "architectures": space.count(),
+                    "supernet": space.one_shot,
                     "decisions": {decision.name: list(decision.options) for decision in space.decisions},
                     "example": space.format(space.sample(Random(0))),
                 }
-                for space in SPACES.values()
+                for space in spaces.values()
             ]
             print(json.dumps(rows, indent=2))
             return
-        width = max(map(len, SPACES))
-        for name, space in SPACES.items():
-            print(f"{name:<{width}}  {_short(space.count()):>9}  {space.title}")
-
-
-def _short(count: int) -> str:
-    """A count as people write it: exact up to ten million, then as a power.
-
-    >>> _short(423624), _short(10**18)
-    ('423,624', '1.0e18')
-    """
-    if count < 10_000_000:
-        return f"{count:,}"
-    return f"{count:.1e}".replace("e+", "e")
+        width = max(map(len, spaces))
+        for name, space in spaces.items():
+            print(f"{name:<{width}}  {rounded(space.count()):>9}  {'supernet' * space.one_shot:<8}  {space.title}")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from initio.cli.units import settings_line
 from initio.errors import InputError
-from initio.records import Evaluation
-from initio.scores.store import Group, differences, find_store, is_shipped
-from initio.scores.store import Store as OpenStore
+from initio.records import Evaluation, Settings
+from initio.report.cells import printable
+from initio.scores.store import Group, Store, differences, find_store, is_shipped, pack
 
 SHOWN = 10  # differences
 
@@ -26,7 +27,7 @@ class StoreInfo:
 
     def run(self) -> None:
         """Prints the kinds of scores."""
-        with OpenStore(find_store(self.path), read_only=True) as store:
+        with Store(find_store(self.path), read_only=True) as store:
             _print_groups(store.groups())
 
 
@@ -64,7 +65,7 @@ class StoreAdd:
         """Adds, and says how much."""
         if is_shipped(self.path) and not Path(self.path).is_file():
             raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
-        with OpenStore(find_store(self.other), read_only=True) as other, OpenStore(Path(self.path)) as store:
+        with Store(find_store(self.other), read_only=True) as other, Store(Path(self.path)) as store:
             print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")
 
 
@@ -82,9 +83,7 @@ class StorePack:
 
     def run(self) -> None:
         """Packs, and says how much."""
-        from initio.scores.store import pack
-
-        with OpenStore(find_store(self.path), read_only=True) as store:
+        with Store(find_store(self.path), read_only=True) as store:
             pack(store, Path(self.out))
             print(f"packed {len(store):,} scores into {self.out}")
 
@@ -95,23 +94,23 @@ VERBS = {"info": StoreInfo, "diff": StoreDiff, "add": StoreAdd, "pack": StorePac
 def _print_groups(groups: list[Group]) -> None:
     """Metrics that were made alike stand together."""
 
-    def made(group: Group) -> tuple[object, ...]:
+    def made(group: Group) -> tuple[str, Settings, str, str]:
         return group.space, group.settings, group.source, group.data
 
     width = max((len(group.metric) for group in groups), default=0)
     print(f"{len(groups) or 'no'} kinds of scores")
     for (space, settings, source, data), metrics in groupby(groups, key=made):
-        print(f"\n{space}" + f", data {source or '?'} ({data})" * bool(data))
-        print("  " + ", ".join(f"{name}={value}" for name, value in settings))  # type: ignore[attr-defined]
+        print("\n" + printable(f"{space}" + f", data {source or '?'} ({data})" * bool(data)))
+        print("  " + settings_line(settings))
         for g in metrics:
             networks = f"{g.architectures:>9,} networks" + f" x {g.seeds} seeds" * (g.seeds > 1)
             missing = f"{g.undefined:,} undefined, {g.flagged:,} flagged"
-            print(f"  {g.metric:<{width}}  version {g.version}  {networks}  {missing}")
+            print(f"  {printable(g.metric):<{width}}  version {g.version}  {networks}  {missing}")
 
 
 def _print_differences(a: Path, b: Path) -> int:
     count = scores = 0
-    with OpenStore(a, read_only=True) as first, OpenStore(b, read_only=True) as second:
+    with Store(a, read_only=True) as first, Store(b, read_only=True) as second:
         scores = len(first)
         for left, right in differences(first, second):
             count += 1
@@ -131,9 +130,9 @@ def _print_differences(a: Path, b: Path) -> int:
 def _difference(left: Evaluation | None, right: Evaluation | None) -> str:
     which = left or right
     assert which is not None
-    made = ", ".join(f"{name}={value}" for name, value in which.settings)
     name = f"{which.metric} of {which.architecture.space} {which.architecture.choices}, seed {which.seed}"
-    return f"{name}: {_shown(left)} | {_shown(right)}\n  {made}" + f", data {which.data}" * bool(which.data)
+    made = settings_line(which.settings) + f", data {which.data}" * bool(which.data)
+    return printable(f"{name}: {_shown(left)} | {_shown(right)}") + f"\n  {made}"
 
 
 def _shown(e: Evaluation | None) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 from initio.errors import InputError
+from initio.records import Settings
+from initio.report.cells import printable
 
 AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0}
@@ -99,13 +101,38 @@ def columns(facts: Mapping[str, object], indent: str = "") -> str:
     return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())
 
 
-def names(text: str | None) -> list[str]:
-    """Names with commas between them.
+def settings_line(values: Settings) -> str:
+    """Settings in one line; they may come from a file.
 
-    >>> names("grad, trace,"), names(None)
-    (['grad', 'trace'], [])
+    >>> settings_line((("cells", 5), ("init", "he\\x1b[31m")))
+    'cells=5, init=he?[31m'
     """
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+    return printable(", ".join(f"{name}={value}" for name, value in values))
+
+
+def names(*words: str | None) -> list[str]:
+    """Names with commas or spaces between them, each once.
+
+    >>> names("grad, trace,"), names("grad", "trace,grad"), names(None)
+    (['grad', 'trace'], ['grad', 'trace'], [])
+    """
+    parts = ",".join(filter(None, words)).split(",")
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def pairs(option: str, text: str | None) -> dict[str, str]:
+    """`name=value` with commas between them.
+
+    >>> pairs("--where", "cells=5, batch-norm=frozen")
+    {'cells': '5', 'batch_norm': 'frozen'}
+    """
+    found: dict[str, str] = {}
+    for part in names(text):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if not name or not value:
+            raise InputError(f"{option} must look like cells=5,batch_norm=frozen, not {text!r}")
+        found[name.replace("-", "_")] = value
+    return found
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from initio import plugins
+from initio.autodiff.record import plain_arithmetic
 from initio.errors import InputError
 from initio.metrics.activations import ACTIVATIONS, tenas
 from initio.metrics.base import Measurement, Metric, Options, Value
@@ -82,7 +83,7 @@ def evaluate(
     needs = frozenset[str]().union(*(metric.needs for metric in wanted))
     x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
     measurement = Measurement(model, x, y, options, needs)
-    with torch.random.fork_rng(devices=[]):
+    with plain_arithmetic(), torch.random.fork_rng(devices=[]):
         return {metric.name: _value(metric, measurement) for metric in wanted}
 
 

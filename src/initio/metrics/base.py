@@ -351,7 +351,7 @@ class Measurement:
         notes = self.tape.notes
         if "NativeBatchNorm" in notes.hidden:
             reasons.append("a batch norm that cannot be seen was left as it is")
-        if any(bool((variance < FLAT * eps).all()) for variance, eps in notes.variances):
+        if any(bool((inv.square() * eps > 1 - FLAT).all()) for inv, eps in notes.scales):
             reasons.append("a batch norm met values without variance, so that only its ε and rounding are left")
         return "; ".join(reasons)
 
@@ -359,7 +359,9 @@ class Measurement:
     def together(self) -> str:
         """A reason to doubt what is made of single samples, or nothing."""
         if self.tape.samples == "together":
-            return "the samples of a batch see each other, beyond batch norm: single samples have no gradient of their own"
+            return (
+                "the samples of a batch see each other, beyond batch norm: single samples have no gradient of their own"
+            )
         return ""
 
     @property

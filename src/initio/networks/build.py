@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from torch import Tensor, nn
 
+from initio.errors import InputError
 from initio.networks.graphs import Graph, NetworkSettings, Op
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
@@ -80,6 +82,12 @@ def _each(parts: Mapping[str, T | None], change: Callable[[T], T]) -> dict[str, 
 
 def build(graph: Graph, settings: NetworkSettings, *, seed: int = 0) -> nn.Module:
     """The network of a graph, with weights that depend on (graph, settings.norm, settings.init, seed) alone."""
-    model = GraphModule(graph, Kit(settings))
-    initialise(model, settings.init, seed)
+    try:
+        model = GraphModule(graph, Kit(settings))
+        initialise(model, settings.init, seed)
+    except RuntimeError as error:
+        if not re.search("allocate|overflow|memory", str(error)):
+            raise
+        size = f"{settings.channels} channels and {settings.cells} cells"
+        raise InputError(f"a network of {size} does not fit into memory: take fewer") from None
     return model

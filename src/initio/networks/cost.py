@@ -54,10 +54,8 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
             shapes.append(())  # never read
             continue
         read = tuple(shapes[i] for i in step.inputs)
-        if isinstance(step.op, Graph):
-            cost, shape = _count_graph(step.op, norm, read)
-        else:
-            cost, shape = _count_op(step.op, norm, read)
+        counted = _count_graph if isinstance(step.op, Graph) else _count_op
+        cost, shape = counted(step.op, norm, read)
         total += cost
         shapes.append(shape)
     return total, shapes[graph.output]

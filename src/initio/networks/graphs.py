@@ -160,6 +160,7 @@ def _kept(n_inputs: int, steps: dict[int, Step], output: int) -> Graph:
 
 # --- how large, and how initialised ---
 
+MOST = {"channels": 1_000_000, "cells": 10_000, "classes": 1_000_000}  # beyond, a slip is likelier than a wish
 Norm = Literal["affine", "plain", "none"]
 Init = Literal["lecun", "xavier", "he", "torch"]
 
@@ -194,8 +195,12 @@ class NetworkSettings:
     def __post_init__(self) -> None:
         for name in ("channels", "cells", "classes"):
             value = getattr(self, name)
-            if not (value is None and name != "classes") and not (_is_whole(value) and value >= 1):
+            if value is None and name != "classes":
+                continue
+            if not (_is_whole(value) and value >= 1):
                 raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if value > MOST[name]:
+                raise InputError(f"{name} must be at most {MOST[name]:,}, not {value:,}")
         try:
             shape = tuple(self.shape)
         except TypeError:

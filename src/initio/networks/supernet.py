@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from initio.autodiff.record import Tape, push, record, watch
+from initio.autodiff.record import Recall, Tape, push, record, watch
 from initio.networks.graphs import SUM, ZERO, Graph, Mixed, NetworkSettings, Op, reached
 from initio.networks.initialise import initialise
 from initio.networks.operations import OPERATIONS, Kit
@@ -83,17 +83,24 @@ class Supernet(nn.Module):
         self.space, self.settings, self.seed = space, space.resolve(settings), seed
         self.kit = Kit(self.settings)
         self.operations = nn.ModuleDict()
+        self.stateless: dict[str, nn.Module] = {}  # sums, poolings: made once, but no parts of the network
         self.register_buffer("like", torch.empty(0), persistent=False)  # what new parameters are like
 
     def operation(self, path: str, op: Op) -> nn.Module:
         """The module of one operation in one place, `path` being the names of its steps joined by dots."""
         key = f"{path}:{op.kind}:{op.c_in}:{op.c_out}:{op.stride}".replace(".", "/")
+        if key in self.stateless:
+            module = self.stateless[key]
+            if module.training != self.training:
+                module.train(self.training)
+            return module
         if key not in self.operations:
             module = OPERATIONS[op.kind](op, self.kit)
             digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
             initialise(module, self.settings.init, int.from_bytes(digest[:7], "big"))
             module = module.to(self.like.device, self.like.dtype).train(self.training)
             if not module.state_dict():
+                self.stateless[key] = module
                 return module
             self.operations[key] = module
         return self.operations[key]
@@ -149,12 +156,13 @@ class Supernet(nn.Module):
             self.train(training)
 
     def _trace_gradient(self, x: Tensor, y: Tensor, sample: _Sample) -> tuple[float, list[list[float]]]:
-        path = sample.module()
-        tape = record(path, x, dtype=self.like.dtype)
-        p = tape.f.detach().softmax(1)
+        path, recall, dtype = sample.module(), Recall(), self.like.dtype
+        first = record(path, x, dtype=dtype, recall=recall)
+        p = first.f.detach().softmax(1)
         delta = (p - F.one_hot(y, p.shape[1])) / len(y)
-        g = tape.gradient(delta)
-        tape = record(path, x, dtype=self.like.dtype, direction=g)
+        g = first.gradient(delta)
+        del first
+        tape = record(path, x, dtype=dtype, direction=g, recall=recall)
         dT = [[0.0] * len(decision) for decision in self.space.relaxation]
         if tape.ft is not None:
             f_dot = tape.ft.detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from initio.files import whole_file
+
+LETTERS = 11  # of a title in an inch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,8 +41,8 @@ def save_curves(curves: Curves, path: Path, title: str) -> None:
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy of the best so far, %")
     axes[-1].legend(loc="lower right", fontsize="small")
-    figure.suptitle(title)
-    dated = {".svg": {"Date": None}}  # the same curves, the same file
+    figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
+    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same curves, the same file
     with whole_file(path) as temporary:
         figure.savefig(temporary, metadata=dated.get(path.suffix))
 

@@ -10,29 +10,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from initio.errors import InputError
 from initio.files import add_line, whole_lines
-from initio.records import Architecture, Query, SearchResult
+from initio.records import Query, decode, encode, load_json
 from initio.report.curves import Curves
 from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
-from initio.searches import UNSCORED
-from initio.searches.queries import Budget, QuerySearch, Task, run_queries
+from initio.searches import Budget, Problem, QuerySearch, SearchResult, Trained, drive
 from initio.tables import Table, open_table
 
 CURVE_POINTS = 400
 
 
 @dataclass(frozen=True)
-class Setup:
+class BenchSetup:
     """What is the same for all runs.
 
     Args:
@@ -61,17 +60,32 @@ class Setup:
     def draws(self) -> int:
         """How many draws the scores have; 0 without scores."""
         table = _table(self)
-        return 0 if table is None else table.draws
+        if table is None:
+            return 0
+        return table.draws
 
     def scores(self, seed: int) -> ScoreTable | None:
         """The scores that the run of this seed gets."""
         return _draw(self, seed)
 
+    def problem(self, seed: int, *, scored: bool = True) -> Problem:
+        """What a search with this seed is told."""
+        benchmark, scores = self.open(), None
+        if scored:
+            scores = self.scores(seed)
+        validation = benchmark.validation
+        pool = validation.architectures or ()
+        return Problem(
+            benchmark.space, budget=self.budget, pool=pool, scores=scores, epochs=validation.epochs, evaluate=validation
+        )
+
     def _store(self) -> Path | None:
         if self.store is not None:
             return find_store(self.store)
         shipped = SHIPPED / f"{self.open().space.name}.db.xz"
-        return shipped if shipped.is_file() else None
+        if not shipped.is_file():
+            return None
+        return shipped
 
 
 @lru_cache(maxsize=4)
@@ -80,7 +94,7 @@ def _benchmark(name: str, folder: str | None, dataset: str, epochs: int | None) 
 
 
 @lru_cache(maxsize=4)
-def _table(setup: Setup) -> ScoreTable | None:
+def _table(setup: BenchSetup) -> ScoreTable | None:
     path, benchmark = setup._store(), setup.open()
     if path is None:
         return None
@@ -89,9 +103,20 @@ def _table(setup: Setup) -> ScoreTable | None:
 
 
 @lru_cache(maxsize=32)
-def _draw(setup: Setup, number: int) -> ScoreTable | None:
+def _draw(setup: BenchSetup, number: int) -> ScoreTable | None:
     table = _table(setup)
-    return table.draw(number) if table is not None and table.draws else None
+    if table is None or not table.draws:
+        return None
+    return table.draw(number)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What a run had found when it had spent so much."""
+
+    queries: int
+    seconds: float
+    report: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -109,58 +134,50 @@ class Outcome:
     found_at: int  # the query that gave the final answer
     published_seconds: float
     seconds: float
-    curve: tuple[tuple[int, float, dict[str, float]], ...] = field(repr=False)  # queries, seconds, report of the best
+    curve: tuple[CurvePoint, ...] = field(repr=False)  # a point each time the best changes, and one at the end
 
 
-def run_one(setup: Setup, name: str, search: QuerySearch, seed: int) -> Outcome:
+def run_one(setup: BenchSetup, name: str, search: QuerySearch, seed: int) -> Outcome:
     """One run."""
     benchmark = setup.open()
     validation, report = benchmark.validation, benchmark.report
-    pool = validation.architectures or ()
-    scores = None if search.name in UNSCORED else setup.scores(seed)
-    task = Task(benchmark.space, setup.budget, pool, scores, validation.epochs)
-    result = run_queries(search, task, validation, seed=seed)
-    chosen = result.chosen[0]
-    rows = [dict(row) for row in result.trace]
-    found = [number for number, row in enumerate(rows, start=1) if _arch(result.space, row) == chosen]
+    result = drive(search, setup.problem(seed, scored=search.needs_scores), seed=seed)
+    steps = cast("Sequence[Trained]", result.steps)
+    found = [step.number for step in steps if step.architecture == result.best]
+    value = validation(Query(result.best)).value
+    assert value is not None  # a published table has one for every architecture
     return Outcome(
         search=name,
         seed=seed,
-        choices=chosen.choices,
-        validation=float(validation(Query(chosen)).value or 0.0),
-        regret=report.regret(chosen),
-        rank=report.rank(chosen),
-        report=report(chosen),
+        choices=result.best.choices,
+        validation=value,
+        regret=report.regret(result.best),
+        rank=report.rank(result.best),
+        report=report(result.best),
         queries=result.cost.queries,
-        found_at=found[-1] if found else len(rows),
+        found_at=max(found, default=len(steps)),
         published_seconds=result.cost.published_seconds,
         seconds=result.cost.seconds,
         curve=tuple(_curve(benchmark, result)),
     )
 
 
-def _arch(space: str, row: dict[str, Any]) -> Architecture:
-    return Architecture(space, tuple(map(int, row["choices"].split())))
-
-
-def _curve(benchmark: Table, result: SearchResult) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """A point each time the best changes, and one at the end."""
-    last: dict[str, float] | None = None
-    best = (-np.inf, -np.inf)
-    for number, row in enumerate((dict[str, Any](row) for row in result.trace), start=1):
-        strength = (np.inf if row["epochs"] is None else row["epochs"], row["value"])
-        if strength > best:
-            best, last = strength, benchmark.report(_arch(result.space, row))
-            yield number, row["total_seconds"], last
+def _curve(benchmark: Table, result: SearchResult) -> Iterator[CurvePoint]:
+    best, seconds, last = (-np.inf, -np.inf), 0.0, None
+    for step in cast("Sequence[Trained]", result.steps):
+        seconds += step.seconds
+        if step.strength > best:
+            best, last = step.strength, benchmark.report(step.architecture)
+            yield CurvePoint(step.number, seconds, last)
     if last is not None:
-        yield len(result.trace), result.cost.published_seconds, last
+        yield CurvePoint(len(result.steps), seconds, last)
 
 
 # --- all of them -----------------------------------------------------------------------------------------------
 
 
 def run_all(
-    setup: Setup,
+    setup: BenchSetup,
     searches: dict[str, QuerySearch],
     seeds: Sequence[int],
     *,
@@ -185,7 +202,7 @@ def run_all(
 
 
 def _run(
-    setup: Setup, searches: dict[str, QuerySearch], pairs: Sequence[tuple[str, int]], workers: int
+    setup: BenchSetup, searches: dict[str, QuerySearch], pairs: Sequence[tuple[str, int]], workers: int
 ) -> Iterator[Outcome]:
     if workers == 1 or len(pairs) < 2:
         yield from (run_one(setup, name, searches[name], seed) for name, seed in pairs)
@@ -197,7 +214,7 @@ def _run(
 
 
 def _append(journal: Path, outcome: Outcome) -> None:
-    add_line(journal, json.dumps(asdict(outcome)))
+    add_line(journal, json.dumps(encode(outcome)))
 
 
 def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:
@@ -206,13 +223,11 @@ def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:
     if journal is None:
         return found
     for number, line in enumerate(whole_lines(journal), start=1):
+        where = f"line {number} of {str(journal)!r}"
         try:
-            data = json.loads(line)
-            outcome = Outcome(
-                **{**data, "choices": tuple(data["choices"]), "curve": tuple((n, s, r) for n, s, r in data["curve"])}
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise InputError(f"line {number} of {str(journal)!r} is damaged: delete the file to start over") from None
+            outcome: Outcome = decode(Outcome, load_json(line, where))
+        except InputError:
+            raise InputError(f"{where} is damaged: delete the file to start over") from None
         found[outcome.search, outcome.seed] = outcome
     return found
 
@@ -244,15 +259,19 @@ def summarise(outcomes: Sequence[Outcome]) -> list[Summary]:
 
 def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
     columns = [column for column in runs[0].report if all(column in run.report for run in runs)]
-    regrets = [run.regret for run in runs if run.regret is not None]
-    ranks = [run.rank for run in runs if run.rank is not None]
+    regrets, ranks = [run.regret for run in runs], [run.rank for run in runs]
+    regret = in_top_two = None
+    if None not in regrets:
+        regret = float(np.mean(cast("list[float]", regrets)))
+    if None not in ranks:
+        in_top_two = sum(rank <= 2 for rank in cast("list[int]", ranks))
     return Summary(
         search=name,
         seeds=len(runs),
         report={column: _mean_std([run.report[column] for run in runs]) for column in columns},
         validation=_mean_std([run.validation for run in runs]),
-        regret=float(np.mean(regrets)) if len(regrets) == len(runs) else None,
-        in_top_two=sum(rank <= 2 for rank in ranks) if len(ranks) == len(runs) else None,
+        regret=regret,
+        in_top_two=in_top_two,
         queries=float(np.mean([run.queries for run in runs])),
         found_at=float(np.median([run.found_at for run in runs])),
         published_seconds=float(np.mean([run.published_seconds for run in runs])),
@@ -262,7 +281,9 @@ def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
 
 def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     """One value has no deviation."""
-    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    if len(values) == 1:
+        return float(values[0]), None
+    return float(np.mean(values)), float(np.std(values, ddof=1))
 
 
 def curves(outcomes: Sequence[Outcome]) -> Curves:
@@ -274,7 +295,7 @@ def curves(outcomes: Sequence[Outcome]) -> Curves:
     by, cost = "queries", "queries"
     if all(o.published_seconds > 0 for o in outcomes):
         by, cost = "seconds", "seconds of training, as published"
-    costs = [_cost(point, by) for o in outcomes for point in o.curve]
+    costs = [getattr(point, by) for o in outcomes for point in o.curve]
     grid = np.geomspace(max(min(costs), 1e-9), max(costs), CURVE_POINTS)
     panels = {column: {name: mean_curve(runs[name], column, grid, by=by) for name in runs} for column in columns}
     return Curves(grid, cost, panels)
@@ -285,10 +306,5 @@ def mean_curve(runs: Sequence[Outcome], column: str, grid: np.ndarray, *, by: st
     rows = np.full((len(runs), len(grid)), np.nan)
     for row, run in zip(rows, runs, strict=True):
         for point in run.curve:
-            row[grid >= _cost(point, by)] = point[2][column]
+            row[grid >= getattr(point, by)] = point.report[column]
     return rows
-
-
-def _cost(point: tuple[int, float, dict[str, float]], by: str) -> float:
-    queries, seconds, _ = point
-    return {"queries": queries, "seconds": seconds}[by]

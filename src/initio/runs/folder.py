@@ -2,10 +2,12 @@
 
 | file           | what                                                                                |
 |----------------|-------------------------------------------------------------------------------------|
-| `run.json`     | method, space, seed and settings, written first: enough to run the search again     |
-| `trace.jsonl`  | one line a step, written and flushed to disk as it happens; survives kill −9        |
+| `run.json`     | all that the verb was asked, written first: enough to run the search again          |
+| `steps.jsonl`  | one line a step, written and flushed to disk as it happens; survives kill −9        |
 | `latency.jsonl` | times that a latency limit asked for; a resumed run uses them again                |
 | `clock.jsonl`  | seconds of work after each step, those before an interruption included              |
+| `scores.db`    | scores of the pool, for a search that needs them                                    |
+| `trainings/`   | finished and interrupted trainings, for a search that trains                        |
 | `result.json`  | the `SearchResult`, written last                                                    |
 | `cell.svg/png` | the chosen architecture                                                             |
 | `architecture.txt` | the same in its space's own notation                                            |
@@ -13,35 +15,76 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.files import add_line, read_text, whole_lines, write_text
-from initio.records import (
-    Architecture,
-    SearchResult,
-    Settings,
-    decode,
-    encode,
-    from_json,
-    settings,
-    to_json,
-)
-from initio.spaces import NetworkSettings, get_space
+from initio.files import add_line, locked, read_text, whole_lines, write_text
+from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
+from initio.searches.base import SearchStep, decode_step, encode_step
+from initio.searches.limits import Limits
+from initio.searches.result import SearchResult
+from initio.spaces import Space, get_space
 
-if TYPE_CHECKING:
-    from torch import nn
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Run:
+class RunPlan:
+    """What the verb was asked, with every default as it was then; the fields are the verb's arguments."""
+
+    space: str
+    method: str
+    data: str
+    seed: int
+    labels: str
+    batch_size: int
+    restarts: int
+    limits: Limits
+    settings: dict[str, Scalar]
+    queries: int | None = None
+    epochs: int | None = None
+    pool: int | None = None
+    channels: int | None = None
+    cells: int | None = None
+    pixels: int | None = None
+    fingerprint: str = ""  # of the first batch
+    versions: dict[str, str] = field(default_factory=dict, compare=False)
+
+    kind: ClassVar[str] = "run"
+    oldest: ClassVar[int] = 2
+
+    def arguments(self) -> dict[str, Any]:
+        """For the verb."""
+        given = {
+            name: value for name, value in vars(self).items() if name not in ("settings", "fingerprint", "versions")
+        }
+        return given | self.settings
+
+
+@dataclass(frozen=True)
+class TimedNetwork:
+    """A line of `latency.jsonl`."""
+
+    architecture: Architecture
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A line of `clock.jsonl`: seconds of all work up to a step."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunFolder:
     """A folder that a search writes to, one step at a time."""
 
     folder: Path
@@ -52,9 +95,9 @@ class Run:
         return self.folder / "run.json"
 
     @property
-    def trace_path(self) -> Path:
+    def steps_path(self) -> Path:
         """What happened."""
-        return self.folder / "trace.jsonl"
+        return self.folder / "steps.jsonl"
 
     @property
     def latency_path(self) -> Path:
@@ -72,96 +115,77 @@ class Run:
         return self.folder / "result.json"
 
     @classmethod
-    def start(cls, folder: Path, plan: SearchResult) -> Run:
-        """A new run; `plan` is a result that has chosen nothing yet. An existing run is never overwritten."""
+    def start(cls, folder: Path, plan: RunPlan) -> RunFolder:
+        """A new run; an existing one is never overwritten."""
         run, text = cls(folder), to_json(plan, indent=2) + "\n"
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{str(folder)!r} is a file: give another --out")
+            raise InputError(f"{str(folder)!r} is a file: give another folder")
         if folder.exists() and any(folder.iterdir()):
-            resume = f", or go on with it by --resume {quote(str(folder))}" if run.plan_path.is_file() else ""
-            raise InputError(f"{str(folder)!r} is not empty: give another --out{resume}")
+            go_on = ""
+            if run.plan_path.is_file():
+                go_on = f", or go on with it by --resume {quote(str(folder))}"
+            raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
         folder.mkdir(parents=True, exist_ok=True)
         write_text(run.plan_path, text)
         return run
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
+    def open(cls, folder: Path) -> RunFolder:
         """An existing run."""
         run = cls(folder)
         if not (run.plan_path.is_file() or run.result_path.is_file()):
             raise InputError(f"{str(folder)!r} is not a run: it has neither run.json nor result.json")
         return run
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else works on this run inside the block; the lock goes with the process, however that ends."""
-        with self.plan_path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"another process is working on the run {str(self.folder)!r}: wait for it") from None
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Nobody else works on this run inside the block."""
+        return locked(self.plan_path, f"another process is working on the run {str(self.folder)!r}: wait for it")
 
     @property
     def finished(self) -> bool:
         """Whether it has a result."""
         return self.result_path.is_file()
 
-    def plan(self) -> SearchResult:
+    def plan(self) -> RunPlan:
         """What was asked, as `start` wrote it."""
-        return from_json(SearchResult, read_text(self.plan_path), where=str(self.plan_path))
+        return from_json(RunPlan, read_text(self.plan_path), where=str(self.plan_path))
 
-    def rows(self) -> list[Settings]:
+    def steps(self, kinds: Sequence[type[SearchStep]]) -> list[SearchStep]:
         """The steps so far; a last line that a crash left half-written is cut off."""
-        return _read_lines(self.trace_path)
+        return _read_lines(self.steps_path, lambda data: decode_step(kinds, data))
 
-    def restart(self) -> list[Settings]:
+    def restart(self) -> list[SearchStep]:
         """Forgets the steps so far."""
-        self.trace_path.unlink(missing_ok=True)
+        self.steps_path.unlink(missing_ok=True)
         self.clock_path.unlink(missing_ok=True)
         return []
 
-    def append(self, row: Settings, seconds: float) -> None:
+    def append(self, step: SearchStep, seconds: float) -> None:
         """Adds a step, and the seconds of all work up to it; they are on disk when this returns."""
-        _add_line(self.trace_path, row)
-        _add_line(self.clock_path, settings(seconds=seconds))
+        _add(self.steps_path, encode_step(step))
+        _add(self.clock_path, encode(Clock(seconds)))
 
     def seconds(self) -> float:
         """Of all work up to the last step; 0 for a run that has none yet."""
-        seconds = [dict(row).get("seconds") for row in _read_lines(self.clock_path)[-1:]]
-        if not all(isinstance(value, float) for value in seconds):
-            raise InputError(f"the last line of {str(self.clock_path)!r} has no seconds: delete the file")
-        return float(str(seconds[0])) if seconds else 0.0
+        return max((clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))), default=0.0)
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
-        known = {}
-        for number, row in enumerate(map(dict, _read_lines(self.latency_path)), start=1):
-            try:
-                choices = tuple(map(int, str(row["choices"]).split()))
-                known[Architecture(str(row["space"]), choices)] = float(str(row["seconds"]))
-            except (KeyError, ValueError) as error:
-                raise InputError(f"line {number} of {str(self.latency_path)!r} is damaged: {error}") from None
-        return known
+        return {
+            timed.architecture: timed.seconds for timed in _read_lines(self.latency_path, partial(decode, TimedNetwork))
+        }
 
     def add_latency(self, arch: Architecture, seconds: float) -> None:
         """Adds a time; it is on disk when this returns."""
-        row = settings(space=arch.space, choices=" ".join(map(str, arch.choices)), seconds=seconds)
-        _add_line(self.latency_path, row)
+        _add(self.latency_path, encode(TimedNetwork(arch, seconds)))
 
-    def finish(self, result: SearchResult, seconds: float | None = None) -> None:
-        """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there.
-
-        `seconds` are those of all work on this run, if the result knows of its last part alone.
-        """
+    def finish(self, result: SearchResult, space: Space | None = None) -> None:
+        """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there."""
         from initio.report import is_drawable, save_picture
 
-        if seconds is not None:
-            result = replace(result, cost=replace(result.cost, seconds=seconds))
-        arch = result.chosen[0]
-        space = get_space(arch.space)
-        write_text(self.folder / "architecture.txt", space.format(arch) + "\n")
-        cells = space.cells(arch)
+        home = space or get_space(result.space)
+        write_text(self.folder / "architecture.txt", home.format(result.best) + "\n")
+        cells = home.cells(result.best)
         for suffix in ("svg", "png") * is_drawable(cells):
             save_picture(cells, self.folder / f"cell.{suffix}")
         write_text(self.result_path, to_json(result, indent=2) + "\n")
@@ -176,53 +200,22 @@ class Run:
         return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
 
 
-def _read_lines(path: Path) -> list[Settings]:
-    """The rows of a file; a last line that a crash left half-written is cut off."""
-    return [_row(path, number, line) for number, line in enumerate(whole_lines(path), start=1)]
+def load(folder: str | Path) -> SearchResult:
+    """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
+    return RunFolder.open(Path(folder)).result()
 
 
-def _row(path: Path, number: int, line: bytes) -> Settings:
-    try:
-        row: Settings = decode(Settings, json.loads(line), "row")
-    except (ValueError, AttributeError) as error:
-        raise InputError(f"line {number} of {str(path)!r} is damaged: {error}") from None
-    return row
+def _read_lines(path: Path, read: Callable[[Any], R]) -> list[R]:
+    """The records of a file; a last line that a crash left half-written is cut off."""
+    found = []
+    for number, line in enumerate(whole_lines(path), start=1):
+        where = f"line {number} of {str(path)!r}"
+        try:
+            found.append(read(load_json(line, where)))
+        except InputError as error:
+            raise InputError(f"{where} is damaged: {error}") from None
+    return found
 
 
-def _add_line(path: Path, row: Settings) -> None:
-    add_line(path, json.dumps(encode(dict(row)), allow_nan=False))
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A finished run in Python: `initio.load("runs/nb201-0").build(classes=10)`."""
-
-    result: SearchResult
-
-    @property
-    def architecture(self) -> Architecture:
-        """The first choice."""
-        if not self.result.chosen:
-            raise InputError("nothing was chosen yet: the run is not finished")
-        return self.result.chosen[0]
-
-    def __str__(self) -> str:
-        return get_space(self.architecture.space).format(self.architecture)
-
-    def build(self, *, seed: int = 0, **options: Any) -> nn.Module:
-        """The chosen network as a plain PyTorch module, with as many classes as the searched data have.
-
-        The options are those of `NetworkSettings`.
-        """
-        settings = NetworkSettings(**{"classes": self.classes} | options)
-        return get_space(self.architecture.space).build(self.architecture, settings, seed=seed)
-
-    @property
-    def classes(self) -> int:
-        """Of the data that were searched on."""
-        return int(str(dict(self.result.about).get("classes", NetworkSettings.classes)))
-
-
-def load(folder: str | Path) -> Loaded:
-    """Opens a finished run."""
-    return Loaded(Run.open(Path(folder)).result())
+def _add(path: Path, data: Any) -> None:
+    add_line(path, json.dumps(data, allow_nan=False))

@@ -16,8 +16,8 @@ from torch.nn.parameter import is_lazy
 from initio.errors import InputError
 from initio.metrics import Metric, Options, Value, choose, evaluate
 from initio.records import Architecture, Batch
+from initio.report.notebook import data_frame, html_table
 from initio.scores.measure import measure
-from initio.scores.notebook import data_frame, html_table
 from initio.spaces import NetworkSettings, parse
 
 ARROWS = {True: "↑", False: "↓"}

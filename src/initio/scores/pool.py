@@ -105,11 +105,6 @@ class ScoringPart:
             return self.how
         return settings(**dict(self.how), threads=1, arithmetic=arithmetic(dict(self.how)["dtype"]))
 
-    @property
-    def origin(self) -> Origin:
-        """The same as a table of scores says it, but for the source of the data and the metric's version."""
-        return Origin(self.settings, draws=tuple((seed, self.data) for seed in self.seeds))
-
 
 def arithmetic(dtype: object) -> str:
     """Whose roundings the values of a pool have; the compiled kernels know float32 alone."""
@@ -300,19 +295,20 @@ def missing(
 
 
 def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
-    """The evaluations of one architecture."""
+    """The evaluations of one architecture, computed on one thread."""
     part, arch = job.parts[task.part], task.architecture
-    space, network = home_of(job.space, arch), job.space.resolve(job.network)
+    space, network = home_of(job.space, arch), replace(job.space.resolve(job.network), prune=True)
     versions = {metric.name: metric.version for metric in part.metrics}
     made = part.settings
     metrics = [metric for metric in part.metrics if metric.name in task.metrics]  # a worker knows no others by name
     out = []
-    for seed in task.seeds:
-        values = measure(
-            arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed
-        )  # fmt: skip
-        for name, found in values.items():
-            out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))
+    with one_thread():
+        for seed in task.seeds:
+            values = measure(
+                arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed
+            )  # fmt: skip
+            for name, found in values.items():
+                out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))
     return out
 
 
@@ -326,9 +322,9 @@ def pool_table(job: ScoringJob, architectures: Iterable[Architecture], store: St
     spaces = sorted({arch.space for arch in among})
     wanted = {}
     for part in job.parts:
-        number = store.number(part.settings)
-        origin = replace(part.origin, source=job.batch.source)
+        made, number, source = part.settings, store.number(part.settings), job.batch.source * (not part.counted)
+        draws = tuple((seed, part.data) for seed in part.seeds)
         for metric in part.metrics:
             keys = frozenset((space, number, part.data, metric.name, metric.version) for space in spaces)
-            wanted[metric.name] = replace(origin, version=metric.version), keys
+            wanted[metric.name] = Origin(made, source, metric.version, draws), keys
     return fill(store, wanted, among).spread(pairs)

@@ -77,8 +77,11 @@ def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = No
             found[metric_of[key]].append((row, (seed, key[2]), value, flag))
     columns, flags, origins = {}, {}, {}
     for metric, (origin, _) in wanted.items():
-        draws = origin.draws or tuple(sorted({draw for _, draw, _, _ in found[metric]}))
-        columns[metric], flags[metric] = _column(found[metric], draws, len(row_of))
+        try:
+            draws = origin.draws or tuple(sorted({draw for _, draw, _, _ in found[metric]}))
+            columns[metric], flags[metric] = _column(found[metric], draws, len(row_of))
+        except (TypeError, ValueError) as error:  # a text where a number belongs
+            raise store.damaged(error) from None
         origins[metric] = replace(origin, draws=draws)
     return ScoreTable.of((store.architecture(*texts) for texts in row_of), columns, flags, origins)
 

@@ -289,7 +289,7 @@ class Store:
         try:
             return Architecture(space, tuple(int(choice) for choice in choices.split(",") if choice))
         except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"the store {str(self.path)!r} is damaged: {error}") from None
+            raise self.damaged(error) from None
 
     def groups(self) -> list[Group]:
         """What the store holds, in the order of the keys."""
@@ -300,7 +300,11 @@ class Store:
                 "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
                 "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
             ).fetchall()
-        return [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]
+        groups = [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]
+        for group in groups:
+            if not isinstance(group.version, int) or not all(isinstance(t, str) for t in (group.data, group.metric)):
+                raise self.damaged(f"{group.metric!r} of version {group.version!r} on {group.data!r}")
+        return groups
 
     def __len__(self) -> int:
         with self._sentences():
@@ -312,14 +316,14 @@ class Store:
         try:
             return Evaluation(arch, metric, value, seed, flag, self._read_settings(text), data, version)
         except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"the store {str(self.path)!r} is damaged: {error}") from None
+            raise self.damaged(error) from None
 
     def _read_settings(self, text: str) -> Settings:
         try:
             found: Settings = decode(Settings, load_json(text, "settings"))
             return found
         except InputError:
-            raise InputError(f"the store {str(self.path)!r} is damaged: settings {text[:40]!r}") from None
+            raise self.damaged(f"settings {text[:40]!r}") from None
 
     # --- transactions and errors -----------------------------------------------------
 
@@ -342,6 +346,10 @@ class Store:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(f"the store {str(self.path)!r} {self._reason(str(error))}") from error
+
+    def damaged(self, what: object) -> InputError:
+        """The sentence about what nobody can have written."""
+        return InputError(f"the store {str(self.path)!r} is damaged: {what}")
 
     def _reason(self, message: str) -> str:
         reasons = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -12,7 +12,7 @@ import numpy as np
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture, Settings
-from initio.scores.notebook import data_frame, html_table
+from initio.report.notebook import data_frame, html_table
 from initio.spaces import get_space
 
 SHOWN = 10  # rows of a table in a notebook
@@ -163,15 +163,14 @@ class ScoreTable:
         missing = np.flatnonzero(np.isnan(values[:, row])).tolist()
         return "; ".join(dict.fromkeys(flags.get((draw, row), "it was not scored") for draw in missing))
 
-    def reasons(self, metric: str) -> list[str]:
-        """Why scored architectures have no value, one entry for each draw without one."""
+    def missing(self, metric: str) -> dict[tuple[int, int], str]:
+        """Why scored architectures have no value, by (draw, row)."""
         values = self.each(metric)
-        return [flag for place, flag in self.flags.get(metric, {}).items() if np.isnan(values[place])]
+        return {place: flag for place, flag in self.flags.get(metric, {}).items() if np.isnan(values[place])}
 
     def undefined(self, metric: str) -> int:
         """How many architectures were scored and have no value in some draw."""
-        values = self.each(metric)
-        return len({place[1] for place in self.flags.get(metric, {}) if np.isnan(values[place])})
+        return len({row for _, row in self.missing(metric)})
 
     # --- other tables from it -----------------------------------------------------
 
@@ -195,15 +194,10 @@ class ScoreTable:
     def mean(self) -> ScoreTable:
         """The mean over draws, as a table of one draw; `reason` still says why a value is missing."""
         flags = {
-            name: {(0, self.rows[arch]): self.reason(arch, name) for arch in self._without(name)}
+            name: {(0, row): self.reason(self.architectures[row], name) for _, row in self.missing(name)}
             for name in self.columns
         }
         return ScoreTable.of(self.architectures, {name: self[name] for name in self.columns}, flags, self.origins)
-
-    def _without(self, metric: str) -> Iterator[Architecture]:
-        values = self.columns[metric]
-        rows = {row for draw, row in self.flags.get(metric, {}) if np.isnan(values[draw, row])}
-        return (self.architectures[row] for row in sorted(rows))
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> ScoreTable:
         """Only these rows, in this order."""

@@ -10,8 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
-from initio.autodiff.threads import one_thread
-
 DEATHS = 3  # of a worker, after which a task is given up
 
 Task = TypeVar("Task")
@@ -29,13 +27,12 @@ class LostTasksError(Exception):
 
 def in_process(work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Answers[Answer]:
     """One after the other, here."""
-    with one_thread():
-        for task in tasks:
-            yield 0, work(task)
+    for task in tasks:
+        yield 0, work(task)
 
 
 def in_workers(work: Callable[[Task], Answer], tasks: Sequence[Task], workers: int) -> Answers[Answer]:
-    """In so many processes of one thread, in any order; ends with a `LostTasksError` if some cannot be done.
+    """In so many processes, in any order; ends with a `LostTasksError` if some cannot be done.
 
     loky gives up when a worker dies. So the others go on, and those that were under way are tried again one by one:
     whoever dies then has only itself to blame.
@@ -91,8 +88,7 @@ def _parallel(
 
 
 def _numbered(work: Callable[[Task], Answer], number: int, task: Task) -> tuple[int, Answer]:
-    with one_thread():
-        return number, work(task)
+    return number, work(task)
 
 
 def _end_with(parent: int) -> None:

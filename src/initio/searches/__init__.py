@@ -1,69 +1,63 @@
-"""Searches: SEARCHES and QUERY_SEARCHES, the two lists."""
+"""Searches: SEARCHES, the one list. Nothing of a search is imported before it is chosen."""
 
-from initio.scores.table import ScoreTable
-from initio.searches.base import Limits, Problem, Search
-from initio.searches.methods.bohb import Bohb
-from initio.searches.methods.eigen_darts import EigenDarts
-from initio.searches.methods.evolution import RegularisedEvolution
-from initio.searches.methods.hnas import Hnas
-from initio.searches.methods.lambda_min import LambdaMin
-from initio.searches.methods.literal import LiteralNasi
-from initio.searches.methods.nasi import Nasi
-from initio.searches.methods.random_search import RandomSearch
-from initio.searches.methods.ranking import EigenNas, Knas, Naswot, ZeroCost
-from initio.searches.methods.reinforce import Reinforce
-from initio.searches.methods.robust import Robust
-from initio.searches.methods.te_nas import TeNas
-from initio.searches.queries import Budget, QuerySearch, Task, run_queries
+from __future__ import annotations
 
-SEARCHES: dict[str, type[Search]] = {  # that train nothing
-    "nasi": Nasi,
-    "nasi-literal": LiteralNasi,
-    "lambda-min": LambdaMin,
-    "eigen-darts": EigenDarts,
+from typing import Any
+
+from initio.plugins import find
+from initio.searches.base import Search, SearchStep
+from initio.searches.driver import drive
+from initio.searches.limits import Limits
+from initio.searches.problem import Budget, Problem
+from initio.searches.queries import Answer, Proposals, QuerySearch, Trained
+from initio.searches.restarts import Finalist, Restarts
+from initio.searches.result import SearchResult
+
+METHODS = "initio.searches.methods"
+SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's own is named
+    "nasi": f"{METHODS}.nasi:Nasi",
+    "nasi-literal": f"{METHODS}.literal:LiteralNasi",
+    "lambda-min": f"{METHODS}.lambda_min:LambdaMin",
+    "eigen-darts": f"{METHODS}.eigen_darts:EigenDarts",
+    "robust": f"{METHODS}.robust:Robust",
+    "hnas": f"{METHODS}.hnas:Hnas",
+    "random": f"{METHODS}.random_search:RandomSearch",
+    "rea": f"{METHODS}.evolution:RegularisedEvolution",
+    "reinforce": f"{METHODS}.reinforce:Reinforce",
+    "bohb": f"{METHODS}.bohb:Bohb",
+    "zero-cost": f"{METHODS}.ranking:ZeroCost",
+    "naswot": f"{METHODS}.ranking:Naswot",
+    "knas": f"{METHODS}.ranking:Knas",
+    "eigen-nas": f"{METHODS}.ranking:EigenNas",
+    "te-nas": f"{METHODS}.te_nas:TeNas",
 }
 
-QUERY_SEARCHES: dict[str, type[QuerySearch]] = {  # that learn from trainings
-    "robust": Robust,
-    "hnas": Hnas,
-    "random": RandomSearch,
-    "rea": RegularisedEvolution,
-    "reinforce": Reinforce,
-    "bohb": Bohb,
-    "zero-cost": ZeroCost,
-    "naswot": Naswot,
-    "knas": Knas,
-    "eigen-nas": EigenNas,
-    "te-nas": TeNas,
-}
 
-UNSCORED = frozenset({"random", "rea", "reinforce", "bohb", "te-nas"})  # that need no scores of a pool
+def find_search(name: str) -> type[Search[Any]]:
+    """The class of a search: one of SEARCHES, of an installed package (`initio.searches`), or `package.module:Name`."""
+    found: type[Search[Any]] = find("searches", name, SEARCHES)
+    return found
+
+
+def steps_of(name: str) -> tuple[type[SearchStep], ...]:
+    """The kinds of steps that runs of a search have, those of its restarts included."""
+    return (*find_search(name).step_types, Finalist)
+
 
 __all__ = [
-    "QUERY_SEARCHES",
     "SEARCHES",
-    "UNSCORED",
-    "Bohb",
+    "Answer",
     "Budget",
-    "EigenDarts",
-    "EigenNas",
-    "Hnas",
-    "Knas",
-    "LambdaMin",
     "Limits",
-    "LiteralNasi",
-    "Nasi",
-    "Naswot",
     "Problem",
+    "Proposals",
     "QuerySearch",
-    "RandomSearch",
-    "RegularisedEvolution",
-    "Reinforce",
-    "Robust",
-    "ScoreTable",
+    "Restarts",
     "Search",
-    "Task",
-    "TeNas",
-    "ZeroCost",
-    "run_queries",
+    "SearchResult",
+    "SearchStep",
+    "Trained",
+    "drive",
+    "find_search",
+    "steps_of",
 ]

@@ -5,34 +5,61 @@ finalist, is then measured on batches and initialisations that no search has see
 finalists, and the largest mean objective wins: log R(T) of the trace T, as the search itself defines it. Equal
 objectives (every T above ν, say) go to the finalist that more restarts chose, then to the earlier one.
 
-The trace has the rows of restart 0, its finalist, the rows of restart 1, ...; each names its restart, and nothing else
-is needed to go on after an interruption.
+The steps are those of restart 0, its finalist, the steps of restart 1, ...; each names its restart, and nothing else is
+needed to go on after an interruption.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from initio.errors import InputError
-from initio.records import Architecture, Cost, SearchResult, Settings, settings
-from initio.searches.base import Estimator, OnRow, Problem, peak_bytes, versions
-from initio.spaces import get_space
+from initio.records import Architecture, Cost, Scalar
+from initio.searches.base import Search, SearchRun, SearchStep
+from initio.searches.problem import Problem
+from initio.searches.traces import TraceSearch
+from initio.spaces import Space, get_space
 
-FINALIST = "finalist"
+if TYPE_CHECKING:
+    from initio.searches.result import SearchResult
+
+Pairs = list[tuple[float, float]]  # T and its rewarded part
 
 
 @dataclass(frozen=True)
-class Restarts:
-    """Several restarts of one search.
+class Finalist(SearchStep):
+    """What a restart chose, with T and its rewarded part on each common draw that gave one."""
+
+    architecture: Architecture
+    traces: tuple[float, ...]
+    rewarded: tuple[float, ...]
+    flag: str = ""  # why a draw gave none
+
+    @property
+    def cost(self) -> Cost:
+        """Counted by `Restarts`: a finalist that was chosen before is not measured again."""
+        return Cost()
+
+    @property
+    def pairs(self) -> Pairs:
+        """Draw by draw."""
+        return list(zip(self.traces, self.rewarded, strict=True))
+
+    def told(self) -> str:
+        """That it is one."""
+        return "finalist"
+
+
+@dataclass(frozen=True)
+class Restarts(Search[SearchStep]):
+    """Several restarts of one search; its name and attributes are those of the search.
 
     Args:
         search: what is run.
@@ -40,119 +67,108 @@ class Restarts:
         repeats: fresh batches and initialisations that the finalists are compared on.
     """
 
-    search: Estimator
+    search: TraceSearch[Any]
     restarts: int = 5
     repeats: int = 8
 
-    name: ClassVar[str] = "restarts"
-    resumes: ClassVar[bool] = True
+    limited: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("restarts", "repeats"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        object.__setattr__(self, "name", self.search.name)
+        object.__setattr__(self, "step_types", (*self.search.step_types, Finalist))
 
-    @property
-    def n_rows(self) -> int | None:
-        """The rows of all searches and their finalists."""
-        return None if self.search.n_rows is None else self.restarts * (self.search.n_rows + 1)
+    def n_steps(self, problem: Problem) -> int | None:
+        """The steps of all searches and their finalists."""
+        each = self.search.n_steps(problem)
+        return each and self.restarts * (each + 1)
 
     def check(self, problem: Problem) -> None:
         """What the search itself refuses."""
-        getattr(self.search, "check", lambda problem: None)(problem)
+        self.search.check(problem)
 
-    def run(
-        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
-    ) -> SearchResult:
+    def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> SearchRun[SearchStep]:
         """Searches, measures the finalists, and takes the one with the largest mean objective."""
-        start, done = time.perf_counter(), list(rows)
-
-        def hear(restart: int, row: Settings) -> None:
-            done.append(settings(restart=restart, **dict(row)))
-            if on_row:
-                on_row(done[-1])
-
+        steps = list(done)
         for restart in range(self.restarts):
-            mine = rows_of(done, restart)
-            if mine and _is_finalist(mine[-1]):
+            mine = steps_of_restart(steps, restart)
+            if mine and isinstance(mine[-1], Finalist):
                 continue
-            own = derived(seed, restart)
-            chosen = self.search.run(problem, seed=own, rows=mine, on_row=partial(hear, restart)).chosen[0]
-            hear(restart, self._measure(problem, seed, chosen, done))
-        steps = sum(not _is_finalist(row) for row in done)
-        measured = {_architecture(problem.space.name, row) for row in done if _is_finalist(row)}
-        return SearchResult(
-            method=self.search.name,
-            space=problem.space.name,
-            seed=seed,
-            chosen=(self.ranking(problem, done)[0].architecture,),
-            settings=settings(**self._search_settings(), restarts=self.restarts, repeats=self.repeats),
-            trace=tuple(done),
-            cost=Cost(
-                steps=steps,
-                scorings=steps + self.repeats * len(measured),
-                seconds=time.perf_counter() - start,
-                peak_bytes=peak_bytes(),
-            ),
-            versions=versions(),
-        )
+            search = self.search.run(problem, derived(seed, restart), mine)
+            while True:
+                try:
+                    step = next(search)
+                except StopIteration as stop:
+                    chosen: Architecture = stop.value
+                    break
+                steps.append(replace(step, restart=restart))
+                yield steps[-1]
+            steps.append(replace(self.measure(problem, seed, chosen, finalists(steps)), restart=restart))
+            yield steps[-1]
+        return self.ranking(steps)[0].architecture
 
-    def summary(self, problem: Problem, result: SearchResult) -> str:
+    def why(self, problem: Problem, steps: Sequence[SearchStep], chosen: Architecture) -> str:
         """Who won by how much, and how often it came out."""
-        first, *others = self.ranking(problem, result.trace)
+        first, *others = self.ranking(steps)
         margin = ""
         if others and first.objective and len(first.objective) == len(others[0].objective):
             ahead = np.array(first.objective) - np.array(others[0].objective)  # on the same draws
-            error = ahead.std(ddof=1) / math.sqrt(len(ahead)) if len(ahead) > 1 else math.inf
+            error = math.inf
+            if len(ahead) > 1:
+                error = ahead.std(ddof=1) / math.sqrt(len(ahead))
             margin = f", {ahead.mean():.3g}±{error:.2g} ahead of the next"
-        stable = stability(result)
-        assert stable is not None
+        stable = agreement(problem.space, chosen, finalists(steps))
         return f"largest mean objective of {self.restarts} restarts, {first.mean:.3g}{margin}; {stable}"
 
-    def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
+    def leading(self, problem: Problem, steps: Sequence[SearchStep]) -> Architecture | None:
         """Of the restart that is running."""
-        mine = rows_of(rows, int(str(dict(rows[-1])["restart"]))) if rows else []
-        return self.search.leading(problem, [row for row in mine if not _is_finalist(row)])
+        if not steps:
+            return None
+        mine = steps_of_restart(steps, steps[-1].restart or 0)
+        return self.search.leading(problem, [step for step in mine if not isinstance(step, Finalist)])
 
-    def ranking(self, problem: Problem, rows: Sequence[Settings]) -> list[Finalist]:
+    def cost(self, steps: Sequence[SearchStep]) -> Cost:
+        """That of the searches, and `repeats` scorings of each different finalist."""
+        different = {final.architecture for final in finalists(steps)}
+        return super().cost(steps) + Cost(scorings=self.repeats * len(different))
+
+    def settings(self) -> dict[str, Scalar]:
+        """Those of the search, and how often it was run."""
+        return self.search.settings() | {"restarts": self.restarts, "repeats": self.repeats}
+
+    def ranking(self, steps: Sequence[SearchStep]) -> list[RankedFinalist]:
         """The finalists, best first."""
-        finals = [row for row in rows if _is_finalist(row)]
-        searched = [pair for row in rows if not _is_finalist(row) for pair in _searched(row)]
-        fresh = [_traces(row) for row in finals]
-        T, rewarded = np.array(searched + [pair for pairs in fresh for pair in pairs]).reshape(-1, 2).T
+        finals = finalists(steps)
+        searched = [pair for step in steps if not isinstance(step, Finalist) for pair in _searched(step)]
+        T, rewarded = np.array(searched + [pair for final in finals for pair in final.pairs]).reshape(-1, 2).T
         r = self.search.objective(T, rewarded)[len(searched) :]
-        ends = np.cumsum([len(pairs) for pairs in fresh])
+        ends = np.cumsum([len(final.pairs) for final in finals])
         parts = [tuple(map(float, part)) for part in np.split(r, ends[:-1])]
-        chosen = [_architecture(problem.space.name, row) for row in finals]
-        votes = Counter(chosen)
-        finalists = {arch: Finalist(arch, part, votes[arch]) for arch, part in zip(chosen, parts, strict=True)}
-        return sorted(finalists.values(), key=lambda finalist: (-finalist.mean, -finalist.votes))
+        votes = Counter(final.architecture for final in finals)
+        ranked = {
+            final.architecture: RankedFinalist(final.architecture, part, votes[final.architecture])
+            for final, part in zip(finals, parts, strict=True)
+        }
+        return sorted(ranked.values(), key=lambda finalist: (-finalist.mean, -finalist.votes))
 
-    def _measure(self, problem: Problem, seed: int, arch: Architecture, done: Sequence[Settings]) -> Settings:
+    def measure(self, problem: Problem, seed: int, arch: Architecture, before: Sequence[Finalist]) -> Finalist:
         """The finalist with its traces; one that another restart chose already is not measured again."""
-        words = " ".join(map(str, arch.choices))
-        for row in done:
-            if _is_finalist(row) and dict(row)["choices"] == words:
-                return untagged(row)
-        values = []
+        for final in before:
+            if final.architecture == arch:
+                return final
+        found = []
         for repeat in range(self.repeats):
             draw = Random(f"finalists {seed} {repeat}").randrange(2**31)  # the same for every finalist
-            values.append(self.search.measure(problem, arch, draw))
-        return settings(
-            kind=FINALIST,
-            architecture=problem.space.format(arch),
-            choices=words,
-            traces=" ".join(repr(value.T) for value in values if value.T),
-            rewarded=" ".join(repr(value.rewarded) for value in values if value.T),
-            flag=next((value.flag for value in values if not value.T), ""),
-        )
-
-    def _search_settings(self) -> dict[str, Any]:
-        return asdict(self.search)  # type: ignore[call-overload,no-any-return]
+            found.append(self.search.measure(problem, arch, draw))
+        kept = [(value.T, value.rewarded) for value in found if value.T and value.rewarded is not None]
+        flag = next((value.flag for value in found if not value.T), "")
+        return Finalist(arch, tuple(T for T, _ in kept), tuple(rewarded for _, rewarded in kept), flag)
 
 
 @dataclass(frozen=True)
-class Finalist:
+class RankedFinalist:
     """What some restarts chose, with its objective on each common draw."""
 
     architecture: Architecture
@@ -162,7 +178,9 @@ class Finalist:
     @property
     def mean(self) -> float:
         """−inf for a finalist without a single trace."""
-        return sum(self.objective) / len(self.objective) if self.objective else -math.inf
+        if not self.objective:
+            return -math.inf
+        return sum(self.objective) / len(self.objective)
 
 
 @dataclass(frozen=True)
@@ -183,56 +201,45 @@ class Stability:
 
 
 def stability(result: SearchResult) -> Stability | None:
-    """Of a finished run with restarts; None for a run without.
+    """Of a finished run with restarts; None for a run without."""
+    finals = finalists(result.steps)
+    if not finals:
+        return None
+    return agreement(result.home or get_space(result.space), result.best, finals)
+
+
+def agreement(space: Space, winner: Architecture, finals: Sequence[Finalist]) -> Stability:
+    """How far the finalists agree with the winner.
 
     The choices are those of the space's relaxation: an edge of darts is compared with the same edge.
     """
-    finals = [_architecture(result.space, row) for row in result.trace if _is_finalist(row)]
-    if not finals:
-        return None
-    space, winner = get_space(result.space), result.chosen[0]
-    same = sum(space.canonical(arch) == space.canonical(winner) for arch in finals)
-    made = Counter(choice for arch in finals for choice in space.active(arch))
     names = space.relaxation
+    same = sum(space.canonical(final.architecture) == space.canonical(winner) for final in finals)
+    made = Counter(choice for final in finals for choice in space.active(final.architecture))
     agreeing = tuple((f"{names[k].name}: {names[k].options[o]}", made[k, o]) for k, o in space.active(winner))
     return Stability(len(finals), same, agreeing)
 
 
 def derived(seed: int, restart: int) -> int:
     """The seed of a restart; the first one is the search without restarts."""
-    return seed if restart == 0 else Random(f"restart {seed} {restart}").randrange(2**31)
+    if restart == 0:
+        return seed
+    return Random(f"restart {seed} {restart}").randrange(2**31)
 
 
-def rows_of(rows: Sequence[Settings], restart: int) -> list[Settings]:
-    """The rows of one restart as its search wrote them, its finalist included."""
-    return [untagged(row) for row in rows if dict(row)["restart"] == restart]
+def steps_of_restart(steps: Sequence[SearchStep], restart: int) -> list[SearchStep]:
+    """The steps of one restart as its search made them, its finalist included."""
+    return [replace(step, restart=None) for step in steps if step.restart == restart]
 
 
-def untagged(row: Settings) -> Settings:
-    """The row without the number of its restart."""
-    return tuple((name, value) for name, value in row if name != "restart")
+def finalists(steps: Sequence[SearchStep]) -> list[Finalist]:
+    """Those among the steps."""
+    return [step for step in steps if isinstance(step, Finalist)]
 
 
-def _is_finalist(row: Settings) -> bool:
-    return dict(row).get("kind") == FINALIST
-
-
-def _architecture(space: str, row: Settings) -> Architecture:
-    return Architecture(space, tuple(map(int, str(dict(row)["choices"]).split())))
-
-
-def _searched(row: Settings) -> list[tuple[float, float]]:
-    """T and its rewarded part, of a row that has a T."""
-    found = dict(row)
-    T = found.get("trace")
-    if not isinstance(T, int | float) or T <= 0:
+def _searched(step: SearchStep) -> Pairs:
+    """T and its rewarded part, of a step that has a T."""
+    T, rewarded, _ = step.traces  # type: ignore[attr-defined]
+    if T is None or T <= 0:
         return []
-    rewarded = found.get("chosen_trace", T)
-    assert isinstance(rewarded, int | float)
-    return [(float(T), float(rewarded))]
-
-
-def _traces(row: Settings) -> list[tuple[float, float]]:
-    found = dict(row)
-    T, rewarded = (str(found[name]).split() for name in ("traces", "rewarded"))
-    return [(float(t), float(part)) for t, part in zip(T, rewarded, strict=True)]
+    return [(T, rewarded)]

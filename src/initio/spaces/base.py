@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,6 +18,7 @@ from initio.networks.graphs import Graph, NetworkSettings
 from initio.records import Architecture
 from initio.report.cells import Cell as Cell  # what `cells` gives, for the spaces
 from initio.report.cells import Edge as Edge
+from initio.report.notebook import html_table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
     from initio.networks.cost import NetworkCost
 
 MAX_DRAWS = 1_000_000
+MOST_ROWS = 30  # decisions that a notebook lists
+
+
+def rounded(count: int) -> str:
+    """A count as people write it: exact up to ten million, then as a power.
+
+    >>> rounded(423624), rounded(10**18), rounded(5**999)
+    ('423,624', '1.0e18', '1.9e698')
+    """
+    if count < 10_000_000:
+        return f"{count:,}"
+    return f"{Decimal(count):.1e}".replace("e+", "e")
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,17 @@ class Space(ABC):
 
     sizes: ClassVar[Sizes] = Sizes()
     notations: ClassVar[tuple[str, ...]] = ()  # how a text begins that is of this space though it does not say so
+    one_shot: ClassVar[bool] = False  # whether it has a supernet
+    prunable: ClassVar[bool] = False  # whether that holds all options side by side, whatever is sampled
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the decisions, and one architecture."""
+        rows = [[decision.name, ", ".join(decision.options)] for decision in self.decisions[:MOST_ROWS]]
+        if len(self.decisions) > MOST_ROWS:
+            rows.append(["...", f"and {len(self.decisions) - MOST_ROWS} more decisions"])
+        rows.append(["for example", self.format(self.sample(Random(0)))])
+        caption = f"{self.name}: {self.title} ({rounded(self.count())} architectures)"
+        return html_table(caption, ["decision", "options"], rows)
 
     # --- what a space has to say ---------------------------------------------------------------------------------
 
@@ -230,8 +255,6 @@ class GraphSpace(Space):
     """A space whose networks are described as data; its published size has channels and cells."""
 
     images: ClassVar[bool] = True  # whether inputs must be (channels, height, width)
-    one_shot: ClassVar[bool] = False  # whether it has a `supernet`
-    prunable: ClassVar[bool] = False  # whether that holds all options side by side, whatever is sampled
     chosen: ClassVar[tuple[str, ...]] = ()  # how the names of the steps begin that an architecture's choices fill
 
     @abstractmethod
@@ -244,7 +267,7 @@ class GraphSpace(Space):
         `choices` has one option a categorical; where a choice decides the width of others (`nb1shot1`), the graph is
         that of the sample.
         """
-        raise InputError(f"{self.name} has no supernet: take one of nb201, nb1shot1-s1, -s2, -s3 and darts")
+        raise InputError(f"{self.name} has no supernet: `initio spaces` says which spaces have one")
 
     def is_chosen(self, parameter: str) -> bool:
         """Whether a parameter of a built network belongs to an operation that the architecture chose.

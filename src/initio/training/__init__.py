@@ -11,6 +11,6 @@ True
 
 from initio.training.evaluate import Training
 from initio.training.fit import Fitted, TrainingProgress, fit
-from initio.training.settings import TrainingSettings, small_network
+from initio.training.settings import TrainingSettings
 
-__all__ = ["Fitted", "Training", "TrainingProgress", "TrainingSettings", "fit", "small_network"]
+__all__ = ["Fitted", "Training", "TrainingProgress", "TrainingSettings", "fit"]

@@ -1,4 +1,4 @@
-"""How to train: the settings of a training, and networks that are small enough to train often."""
+"""How to train."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal
 
 from initio.data.draw import whole
 from initio.errors import InputError
-from initio.spaces import NetworkSettings, Space
 
 Augment = Literal["auto", "crop-flip", "crop", "none"]
 AUGMENTS = ("auto", "crop-flip", "crop", "none")
@@ -72,14 +71,3 @@ def _between(name: str, value: object, low: float, high: float, *, open_left: bo
     if high < math.inf:
         limits += f" and below {high}"
     raise InputError(f"the {name} must be a number {limits}, not {value!r}")
-
-
-def small_network(space: Space, *, channels: int | None = None, cells: int | None = None) -> NetworkSettings:
-    """Settings of a network that trains in seconds, where no others are given.
-
-    >>> from initio.spaces import get_space
-    >>> small_network(get_space("nb201"), cells=2).channels
-    8
-    """
-    small = space.sizes.training
-    return NetworkSettings(channels=channels or small.channels, cells=cells or small.cells)

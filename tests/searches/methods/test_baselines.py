@@ -10,12 +10,13 @@ import pytest
 
 from initio import InputError
 from initio.records import Architecture, Observation, Query
-from initio.searches import Bohb, Budget, RandomSearch, RegularisedEvolution, Reinforce, Task, run_queries
-from initio.searches.methods.bohb import Density, brackets
-from initio.searches.methods.random_search import draw_new
-from initio.searches.methods.reinforce import Policy
-from initio.searches.queries import QuerySearch
+from initio.searches import Answer, Budget, QuerySearch
+from initio.searches.methods.bohb import Bohb, Density, brackets
+from initio.searches.methods.evolution import RegularisedEvolution
+from initio.searches.methods.random_search import RandomSearch, draw_new
+from initio.searches.methods.reinforce import Policy, Reinforce
 from initio.spaces import NB201, Decision
+from tests.searches.asking import ask, asking
 
 SHARED = Path(os.environ.get("INITIO_DATA") or Path(__file__).parents[4] / "shared" / "data")
 needs_data = pytest.mark.skipif(not (SHARED / "nb201_tss.npz").is_file(), reason=f"no benchmark tables in {SHARED}")
@@ -33,31 +34,31 @@ def matches(query: Query) -> Observation:
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.name)
 def test_same_seed_same_answer(search: QuerySearch) -> None:
-    task = Task(NB201, Budget(queries=30), ALL)
-    first, again, other = (run_queries(search, task, matches, seed=seed) for seed in (5, 5, 6))
+    task = asking(NB201, Budget(queries=30), ALL)
+    first, again, other = (ask(search, task, matches, seed=seed) for seed in (5, 5, 6))
     assert first == again
-    assert first.trace != other.trace
+    assert first.steps != other.steps
     assert first.method == search.name
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.name)
 def test_without_a_pool_the_whole_space_is_searched(search: QuerySearch) -> None:
-    result = run_queries(search, Task(NB201, Budget(queries=20)), matches, seed=0)
+    result = ask(search, asking(NB201, Budget(queries=20)), matches, seed=0)
     assert result.cost.queries == 20
 
 
 @pytest.mark.parametrize("search", [RandomSearch(), RegularisedEvolution(4, 2), Bohb()], ids=lambda s: s.name)
 def test_a_small_pool_is_exhausted_and_the_best_found(search: QuerySearch) -> None:
     pool = tuple(arch for arch in ALL if arch.choices[2:] == TARGET[2:])  # 25, and neighbours of each other
-    result = run_queries(search, Task(NB201, Budget(queries=1000), pool), matches, seed=0)
+    result = ask(search, asking(NB201, Budget(queries=1000), pool), matches, seed=0)
     assert result.cost.queries == 25
-    assert result.chosen[0].choices == TARGET
+    assert result.best.choices == TARGET
 
 
 def test_reinforce_stays_in_the_pool() -> None:
     pool = ALL[::3]  # rejection finds its members quickly
-    answers = {arch: matches(Query(arch)) for arch in pool}
-    steps = Reinforce(lr=1.0).propose(Task(NB201, Budget(queries=9999), pool), 0)
+    answers = {arch: Answer(matches(Query(arch)).value or 0.0) for arch in pool}
+    steps = Reinforce(lr=1.0).propose(asking(NB201, Budget(queries=9999), pool), 0)
     query = next(steps)
     for _ in range(500):
         assert query.architecture in answers
@@ -66,32 +67,32 @@ def test_reinforce_stays_in_the_pool() -> None:
 
 @pytest.mark.parametrize("search", [RegularisedEvolution(), Reinforce(lr=0.1), Bohb()], ids=lambda s: s.name)
 def test_learning_beats_chance(search: QuerySearch) -> None:
-    task = Task(NB201, Budget(queries=60), ALL)
+    task = asking(NB201, Budget(queries=60), ALL)
 
     def mean(search: QuerySearch) -> float:
-        found = (run_queries(search, task, matches, seed=seed).chosen[0] for seed in range(6))
+        found = (ask(search, task, matches, seed=seed).best for seed in range(6))
         return float(np.mean([matches(Query(arch)).value for arch in found]))
 
     assert mean(search) > mean(RandomSearch())
 
 
 def test_draws_are_distinct_and_complete() -> None:
-    task, rng, seen = Task(NB201, Budget(queries=1), ALL[:40]), Random(0), set[Architecture]()
+    task, rng, seen = asking(NB201, Budget(queries=1), ALL[:40]), Random(0), set[Architecture]()
     while (arch := draw_new(task, rng, seen)) is not None:
         assert arch not in seen
         seen.add(arch)
     assert seen == set(ALL[:40])
     almost = set(ALL[1:])
-    assert draw_new(Task(NB201, Budget(queries=1)), rng, almost) == ALL[0]  # listed, not guessed
+    assert draw_new(asking(NB201, Budget(queries=1)), rng, almost) == ALL[0]  # listed, not guessed
 
 
 def test_evolution_forgets_the_oldest() -> None:
     """The best of all is the oldest; when it has left, no child descends from it any more."""
-    task = Task(NB201, Budget(queries=100), ALL)
+    task = asking(NB201, Budget(queries=100), ALL)
     steps = RegularisedEvolution(population=2, sample=2).propose(task, 0)
     first = next(steps).architecture
-    steps.send(Observation(99.0))
-    asked = [steps.send(Observation(0.0)).architecture for _ in range(10)]
+    steps.send(Answer(99.0))
+    asked = [steps.send(Answer(0.0)).architecture for _ in range(10)]
     distances = [sum(a != b for a, b in zip(arch.choices, first.choices, strict=True)) for arch in asked]
     assert distances[0] == 1  # the child of the best
     assert max(distances[2:]) > 1
@@ -100,8 +101,8 @@ def test_evolution_forgets_the_oldest() -> None:
 def test_evolution_does_not_end_in_a_pool_with_few_neighbours() -> None:
     """A hundred cells of 15,625: a population's neighbours are soon all known, and more decisions change at once."""
     pool = tuple(Random(0).sample(list(ALL), 100))
-    asked = run_queries(RegularisedEvolution(), Task(NB201, Budget(queries=80), pool), matches, seed=0).trace
-    assert len(asked) == 80
+    asked = ask(RegularisedEvolution(), asking(NB201, Budget(queries=24), pool), matches, seed=0).steps
+    assert len(asked) == 24  # children of one change alone end after 16
 
 
 def test_policy_gradient_is_that_of_the_log_probability() -> None:
@@ -134,13 +135,13 @@ def test_brackets_are_hyperbands() -> None:
 
 
 def test_bohb_promotes_the_best() -> None:
-    task = Task(NB201, Budget(queries=13), ALL, epochs=(4, 12, 36))
-    result = run_queries(Bohb(), task, matches, seed=0)
-    rows = [dict(row) for row in result.trace]
-    assert [row["epochs"] for row in rows] == [4] * 9 + [12] * 3 + [36]
-    short = sorted((row["value"] for row in rows[:9]), reverse=True)
-    assert [row["value"] for row in rows[9:12]] == short[:3]
-    assert rows[12]["value"] == short[0]
+    task = asking(NB201, Budget(queries=13), ALL, epochs=(4, 12, 36))
+    result = ask(Bohb(), task, matches, seed=0)
+    steps = result.steps
+    assert [step.epochs for step in steps] == [4] * 9 + [12] * 3 + [36]
+    short = sorted((step.value for step in steps[:9]), reverse=True)
+    assert [step.value for step in steps[9:12]] == short[:3]
+    assert steps[12].value == short[0]
 
 
 def test_density_is_a_distribution() -> None:
@@ -186,6 +187,6 @@ def test_published_accuracy_at_12000_seconds(search: QuerySearch, mean: float, s
         number = row[query.architecture]
         return Observation(float(validation[number]), float(seconds[number]))
 
-    task = Task(NB201, Budget(seconds=12_000), pool)
-    found = [run_queries(search, task, train, seed=seed).chosen[0] for seed in range(30)]
+    task = asking(NB201, Budget(seconds=12_000), pool)
+    found = [ask(search, task, train, seed=seed).best for seed in range(30)]
     assert np.mean([test[row[arch]] for arch in found]) == pytest.approx(mean, abs=std)

@@ -4,8 +4,8 @@ import torch
 
 from initio.data import load
 from initio.errors import InputError
-from initio.searches.base import Problem
-from initio.searches.methods.eigen_darts import EigenDarts, Supernet, algorithm_1, apply, unit_scale
+from initio.searches import Problem, drive
+from initio.searches.methods.eigen_darts import EigenDarts, LayerShares, MlpSupernet, SupernetLoss, apply, unit_scale
 from initio.spaces import NB201, NetworkSettings
 from initio.spaces.mlp import ACTIVATIONS, mlp_space
 
@@ -17,19 +17,19 @@ def problem(depth: int = 4) -> Problem:
 
 
 def test_same_seed_same_answer_and_shares_that_sum_to_one() -> None:
-    first, second = (SMALL.run(problem(), seed=3) for _ in range(2))
+    first, second = (drive(SMALL, problem(), seed=3) for _ in range(2))
     assert first.chosen == second.chosen
-    assert first.trace == second.trace
-    layers = [dict(row) for row in first.trace if "layer" in dict(row)]
-    assert [row["layer"] for row in layers] == [1, 2, 3]
-    for row in layers:
-        assert sum(float(str(row[name])) for name in ACTIVATIONS) == pytest.approx(1, abs=1e-5)
-    assert layers[0]["skip"] is None
-    assert all(0 <= float(str(row["skip"])) <= 1 for row in layers[1:])
+    assert first.steps == second.steps
+    layers = [step for step in first.steps if isinstance(step, LayerShares)]
+    assert [step.layer for step in layers] == [1, 2, 3]
+    for step in layers:
+        assert sum(step.shares[name] for name in ACTIVATIONS) == pytest.approx(1, abs=1e-5)
+    assert layers[0].skip is None
+    assert all(0 <= (step.skip or 0.0) <= 1 for step in layers[1:])
 
 
 def test_the_chosen_architecture_has_the_largest_shares() -> None:
-    net = Supernet(4, 5, 3, 2, torch.Generator().manual_seed(0))
+    net = MlpSupernet(4, 5, 3, 2, torch.Generator().manual_seed(0))
     with torch.no_grad():
         net.a[:, 3] = 1.0
         net.alpha.copy_(torch.tensor([0.2, 0.9]))
@@ -38,7 +38,7 @@ def test_the_chosen_architecture_has_the_largest_shares() -> None:
 
 def test_a_supernet_of_one_hot_shares_is_the_network() -> None:
     """f_l = σ_l(W_l f_{l−1}) + α f_{l−1} with all weight on one activation."""
-    net = Supernet(4, 5, 6, 2, torch.Generator().manual_seed(0))
+    net = MlpSupernet(4, 5, 6, 2, torch.Generator().manual_seed(0))
     names = ["relu", "swish", "sigmoid"]
     with torch.no_grad():
         for layer, name in enumerate(names):
@@ -53,21 +53,9 @@ def test_a_supernet_of_one_hot_shares_is_the_network() -> None:
 
 
 def test_training_lowers_the_loss() -> None:
-    result = EigenDarts(width=32, samples=1000, steps=120, batch=64).run(problem(), seed=0)
-    losses = [float(str(dict(row)["loss"])) for row in result.trace if "loss" in dict(row)]
+    result = drive(EigenDarts(width=32, samples=1000, steps=120, batch=64), problem(), seed=0)
+    losses = [step.loss for step in result.steps if isinstance(step, SupernetLoss)]
     assert losses[-1] < 0.7 * losses[0]
-
-
-def test_algorithm_1_learns_and_draws_one_iterate() -> None:
-    batch = load("digits").batch(900, 0)
-    y = np.where(batch.y < 5, -1.0, 1.0)
-    space = mlp_space(3)
-    arch = space.parse("mlp:relu,relu;skips=1")
-    train, test = (batch.x[:700], y[:700]), (batch.x[700:], y[700:])
-    trained, again = (algorithm_1(space, arch, train, test, width=64, gamma=0.1) for _ in range(2))
-    assert trained == again
-    assert 1 <= trained.iterate <= 700
-    assert trained.last_error < 0.3
 
 
 def test_unit_scale() -> None:
@@ -77,5 +65,5 @@ def test_unit_scale() -> None:
 def test_errors() -> None:
     with pytest.raises(InputError, match="steps must be at least 1, not 0"):
         EigenDarts(steps=0)
-    with pytest.raises(InputError, match="eigen-darts searches the mlp spaces, not nb201"):
-        SMALL.run(Problem(NB201, load("digits"), NetworkSettings()), seed=0)
+    with pytest.raises(InputError, match="eigen-darts does not search nb201: choose mlp"):
+        drive(SMALL, Problem(NB201, load("digits")), seed=0)

@@ -9,10 +9,12 @@ import pytest
 from initio import InputError
 from initio.analysis.hnas_bounds import bound
 from initio.records import Architecture, Observation, Query
-from initio.searches import Budget, ScoreTable, Task, run_queries
+from initio.scores.table import ScoreTable
+from initio.searches import Budget, Problem
 from initio.searches.methods.hnas import Hnas, shuffled
 from initio.searches.models.bayes import RandomPoints
 from initio.spaces import NB201
+from tests.searches.asking import ask, asking
 
 RNG = np.random.default_rng(0)
 SIZE = 400
@@ -24,19 +26,18 @@ QUALITY = dict(zip(POOL, 90 - (np.log(M) - 0.5) ** 2 - np.log(KAPPA), strict=Tru
 
 def task(
     M: np.ndarray = M, kappa: np.ndarray = KAPPA, queries: int = 20, size: int = SIZE, name: str = "trace"
-) -> Task:
+) -> Problem:
     scores = ScoreTable.of(POOL[:size], {name: M[:size], "kappa": kappa[:size]})
-    return Task(NB201, Budget(queries=queries), POOL, scores)
+    return asking(NB201, Budget(queries=queries), POOL, scores)
 
 
 def accuracy(query: Query) -> Observation:
     return Observation(float(QUALITY[query.architecture]), 1.0)
 
 
-def asked(search: Hnas, task: Task, seed: int = 0) -> list[Architecture]:
+def asked(search: Hnas, task: Problem, seed: int = 0) -> list[Architecture]:
     """The architectures that were trained, in order."""
-    rows = run_queries(search, task, accuracy, seed=seed).trace
-    return [NB201.parse(str(dict(row)["architecture"])) for row in rows]
+    return [step.architecture for step in ask(search, task, accuracy, seed=seed).steps]
 
 
 def test_the_first_is_the_minimiser_of_the_bound() -> None:
@@ -156,10 +157,10 @@ def test_it_finds_better_ones_than_random_trade_offs() -> None:
 
 def test_an_interrupted_search_ends_the_same() -> None:
     search = Hnas(growth=40)
-    whole = run_queries(search, task(), accuracy, seed=7)
-    again = run_queries(search, task(), accuracy, seed=7, rows=whole.trace[:11])
-    assert (again.chosen, again.trace) == (whole.chosen, whole.trace)
-    assert run_queries(search, task(), accuracy, seed=8).trace != whole.trace
+    whole = ask(search, task(), accuracy, seed=7)
+    again = ask(search, task(), accuracy, seed=7, done=whole.steps[:11])
+    assert (again.chosen, again.steps) == (whole.chosen, whole.steps)
+    assert ask(search, task(), accuracy, seed=8).steps != whole.steps
 
 
 def test_sentences() -> None:

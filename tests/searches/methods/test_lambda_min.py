@@ -7,14 +7,13 @@ import torch
 from initio.errors import InputError
 from initio.kernels.infinite import ntk
 from initio.kernels.infinite.differences import TOLERANCE, advance, gap_bound, moments, start
-from initio.records import settings
 from initio.searches.methods.lambda_min import (
     OPTIONS,
     Exact,
     decode,
     follow,
     refine,
-    search,
+    stages,
     survivors,
     unit_inputs,
     verdict,
@@ -33,14 +32,14 @@ def code(digits: list[int]) -> int:
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_the_proven_answer_is_that_of_enumeration(depth: int) -> None:
     space, x = mlp_space(depth), inputs(12)
-    rows = [dict(row) for row in search(space, x, subset=5, most=10**9)]
+    *_, last = stages(space, x, subset=5, most=10**9)
     exact = Exact(space, x)
     best = max(space.architectures(), key=lambda arch: (exact.value(arch), arch))
-    assert rows[-1]["proven"] is True
-    assert rows[-1]["architecture"] == space.format(best)
-    assert rows[-1]["lambda_min"] == pytest.approx(exact.value(best), rel=1e-12)
+    assert last.proven
+    assert last.architecture == best
+    assert last.lambda_min == pytest.approx(exact.value(best), rel=1e-12)
     if depth == 4:
-        assert int(str(rows[-1]["computed"])) < space.count() / 4
+        assert last.computed < space.count() / 4
 
 
 def test_bounds_are_above_every_value() -> None:
@@ -94,9 +93,9 @@ def test_values_are_those_of_the_kernel() -> None:
 
 
 def test_too_large_a_space_is_not_called_proven() -> None:
-    rows = [dict(row) for row in search(mlp_space(5), inputs(6), subset=4, most=100)]
-    assert [row["proven"] for row in rows] == [False]
-    assert "not proven optimal: of 5,000 architectures" in verdict(settings(**rows[-1]))
+    (stage,) = stages(mlp_space(5), inputs(6), subset=4, most=100)
+    assert not stage.proven
+    assert "not proven optimal: of 5,000 architectures" in verdict(stage)
 
 
 def test_last_skip_never_hurts() -> None:
@@ -123,16 +122,15 @@ def test_hopeless_inputs_are_refused(x: np.ndarray, message: str) -> None:
 
 def test_as_a_search_of_the_package() -> None:
     from initio.data import load
-    from initio.searches.base import Problem
+    from initio.searches import Problem, drive
     from initio.searches.methods.lambda_min import LambdaMin
     from initio.spaces import NB201, NetworkSettings
 
     heard: list[object] = []
     problem = Problem(mlp_space(3), load("digits"), NetworkSettings(), batch_size=16)
-    result = LambdaMin().run(problem, seed=0, on_row=heard.append)
-    assert tuple(heard) == result.trace
-    assert dict(result.trace[-1])["proven"] is True
-    assert "proven optimal over 50 architectures" in verdict(result.trace[-1])
-    assert mlp_space(3).activations(result.chosen[0])[0] in ("relu", "leaky_relu")
-    with pytest.raises(InputError, match="lambda-min searches the mlp spaces, not nb201"):
-        LambdaMin().run(Problem(NB201, load("digits"), NetworkSettings()), seed=0)
+    result = drive(LambdaMin(), problem, seed=0, on_step=heard.append)
+    assert tuple(heard) == result.steps
+    assert "proven optimal over 50 architectures" in result.why
+    assert mlp_space(3).activations(result.best)[0] in ("relu", "leaky_relu")
+    with pytest.raises(InputError, match="lambda-min does not search nb201: choose mlp"):
+        drive(LambdaMin(), Problem(NB201, load("digits")), seed=0)

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from initio.data import Noise
 from initio.errors import InputError
 from initio.networks.supernet import Supernet
-from initio.searches.base import Limits, Problem
+from initio.searches import Limits, Problem, drive
 from initio.searches.methods.literal import LiteralNasi, best, noise, one_step, relaxed, straight_through
 from initio.spaces import SPACES, NetworkSettings
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
@@ -113,44 +113,42 @@ def test_gumbel_noise_draws_every_option_but_none() -> None:
 def test_a_search_chooses_an_accepted_architecture(name: str) -> None:
     at = problem(name)
     for gates in ("path", "all"):
-        result = LiteralNasi(steps=3, nu="50", gates=gates).run(at, seed=0)  # type: ignore[arg-type]
-        assert at.accepts(at.space.check(result.chosen[0]))
-        assert len(result.trace) == 3
+        result = drive(LiteralNasi(steps=3, nu="50", gates=gates), at, seed=0)  # type: ignore[arg-type]
+        assert at.accepts(at.space.check(result.best))
+        assert len(result.steps) == 3
 
 
 @pytest.mark.parametrize("search", [LiteralNasi(steps=4), LiteralNasi(steps=2, nu="fixed", gates="all")])
 def test_the_rows_are_the_state(search: LiteralNasi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("initio.searches.methods.literal.PROBES", 3)
     at, heard = problem(), []
-    whole = search.run(at, seed=3, on_row=heard.append)
-    assert tuple(heard) == whole.trace
-    resumed = search.run(at, seed=3, rows=whole.trace[: len(whole.trace) - 2])
+    whole = drive(search, at, seed=3, on_step=heard.append)
+    assert tuple(heard) == whole.steps
+    resumed = drive(search, at, seed=3, done=whole.steps[: len(whole.steps) - 2])
     assert resumed == whole
-    assert search.run(at, seed=4).trace != whole.trace
+    assert drive(search, at, seed=4).steps != whole.steps
 
 
 def test_without_penalty_the_reward_is_the_trace() -> None:
-    free = LiteralNasi(steps=2, mu=0).run(problem(), seed=0)
-    strict = LiteralNasi(steps=2, mu=2, nu="1e-9").run(problem(), seed=0)
-    for a, b in zip(free.trace, strict.trace, strict=True):
-        a_row, b_row = dict(a), dict(b)
-        assert a_row["reward"] == a_row["trace"] == b_row["trace"]
-        up, down = (np.array(list(map(float, str(row["gradient"]).split()))) for row in (a_row, b_row))
-        assert down == pytest.approx(-up)  # dR/dT = 1 − μ
+    free = drive(LiteralNasi(steps=2, mu=0), problem(), seed=0)
+    strict = drive(LiteralNasi(steps=2, mu=2, nu="1e-9"), problem(), seed=0)
+    for a, b in zip(free.steps, strict.steps, strict=True):
+        assert a.reward == a.trace == b.trace
+        assert np.array(b.gradient) == pytest.approx(-np.array(a.gradient))  # dR/dT = 1 − μ
 
 
 def test_limits_are_kept() -> None:
     at = problem(limits=Limits(max_params=150_000), target=NetworkSettings(prune=False))
-    result = LiteralNasi(steps=2).run(at, seed=0)
-    assert at.accepts(result.chosen[0])
+    result = drive(LiteralNasi(steps=2), at, seed=0)
+    assert at.accepts(result.best)
     alpha = [[0.0, 0.0, 0.0, 1.0, 0.0]] * 6  # 3x3 convolutions everywhere: too large
     assert at.accepts(best(at, alpha, seed=0))
 
 
 def test_leading_is_what_the_search_would_choose_now() -> None:
     search = LiteralNasi(steps=3, nu="50")
-    result = search.run(problem(), seed=0)
-    assert search.leading(problem(), result.trace) == result.chosen[0]
+    result = drive(search, problem(), seed=0)
+    assert search.leading(problem(), result.steps) == result.best
     assert search.leading(problem(), ()) is None
 
 

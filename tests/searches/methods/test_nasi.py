@@ -8,9 +8,9 @@ from scipy.stats import rankdata
 
 from initio.data import load
 from initio.errors import InputError
-from initio.records import Architecture, Settings
-from initio.searches import Limits, Nasi, Problem
-from initio.searches.methods.nasi import OWN, Fit, design, penalised, regress, traces
+from initio.records import Architecture
+from initio.searches import Limits, Problem, drive
+from initio.searches.methods.nasi import OWN, Measured, Nasi, NasiFit, design, penalised, regress, traces
 from initio.spaces import DARTS, NB201, NetworkSettings, get_space
 
 TINY = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
@@ -19,25 +19,25 @@ PROBLEM = Problem(NB201, load("noise:3x8x8:10"), TINY, batch_size=8)
 
 def test_the_same_seed_gives_the_same_result_and_another_seed_another_trace() -> None:
     search = Nasi(steps=6)
-    first = search.run(PROBLEM, seed=0)
-    assert search.run(PROBLEM, seed=0) == first
-    assert search.run(PROBLEM, seed=1).trace != first.trace
+    first = drive(search, PROBLEM, seed=0)
+    assert drive(search, PROBLEM, seed=0) == first
+    assert drive(search, PROBLEM, seed=1).steps != first.steps
 
 
 @pytest.mark.parametrize("rows", [0, 4, 6])
 def test_a_resumed_search_equals_an_uninterrupted_one(rows: int) -> None:
-    search, heard = Nasi(steps=6), list[Settings]()
-    whole = search.run(PROBLEM, seed=2)
-    assert len(whole.trace) == search.n_rows == 6
-    resumed = search.run(PROBLEM, seed=2, rows=whole.trace[:rows], on_row=heard.append)
+    search, heard = Nasi(steps=6), list[Measured]()
+    whole = drive(search, PROBLEM, seed=2)
+    assert len(whole.steps) == search.n_steps(PROBLEM) == 6
+    resumed = drive(search, PROBLEM, seed=2, done=whole.steps[:rows], on_step=heard.append)
     assert resumed == whole
-    assert tuple(heard) == whole.trace[rows:]
+    assert tuple(heard) == whole.steps[rows:]
 
 
 def world(problem: Problem, n: int) -> tuple[list[Architecture], np.ndarray, np.ndarray, np.ndarray]:
     """Architectures, their design, and T_c and T_o that are products over the options."""
     rng, numbers = Random(0), np.random.default_rng(0)
-    archs = [problem.draw(rng) for _ in range(n)]
+    archs = [problem.draw_admitted(rng) for _ in range(n)]
     X = design(problem, archs)
     T_c, T_o = (np.exp(X @ numbers.normal(size=X.shape[1])) for _ in range(2))
     return archs, X, T_c, T_o
@@ -79,7 +79,7 @@ def test_parts_of_the_trace_find_what_a_fit_of_the_objective_misses() -> None:
 def test_noise_is_not_predicted() -> None:
     """In darts the options are more than the measurements: what they explain of these rows says nothing."""
     problem, rng = replace(PROBLEM, space=DARTS), Random(0)
-    X = design(problem, [problem.draw(rng) for _ in range(150)])
+    X = design(problem, [problem.draw_admitted(rng) for _ in range(150)])
     assert X.shape[1] > 150
     assert regress(X, np.random.default_rng(0).normal(size=(2, 150)), 1.0).predicted.max() < 0
 
@@ -99,7 +99,7 @@ def test_a_shared_row_counts_operations_cell_by_cell_and_names_the_edges_that_ar
 
 def test_shared_slopes_predict_more_where_an_operation_does_alike_in_all_places_of_a_cell() -> None:
     problem, rng, numbers = replace(PROBLEM, space=DARTS), Random(0), np.random.default_rng(0)
-    archs = [problem.draw(rng) for _ in range(150)]
+    archs = [problem.draw_admitted(rng) for _ in range(150)]
     plain, shared = (design(problem, archs, shared=flag) for flag in (False, True))
     logs = shared[:, 196:210] @ numbers.normal(size=(14, 2)) + 0.5 * numbers.normal(size=(150, 2))
     with_shared, without = (regress(X, logs.T, 1.0).predicted for X in (shared, plain))
@@ -115,14 +115,14 @@ def test_shared_slopes_predict_more_where_an_operation_does_alike_in_all_places_
 def test_two_of_three_differences_lie_within_their_standard_error(space: object, n: int) -> None:
     """Slopes and noise from the prior, many times; the parts' noise is correlated, and ν lies in the middle."""
     problem, rng, numbers = replace(PROBLEM, space=space), Random(0), np.random.default_rng(0)  # type: ignore[arg-type]
-    archs = [problem.draw(rng) for _ in range(n)]
+    archs = [problem.draw_admitted(rng) for _ in range(n)]
     X = design(problem, archs)
     near = [arch for arch in problem.space.neighbours(archs[0]) if problem.sound(arch)]
     around, within = design(problem, [archs[0], *near]), list[np.ndarray]()
     for _ in range(30):
         w, both = 0.3 * numbers.normal(size=(2, X.shape[1])), numbers.normal(size=n)
         logs = w @ X.T + 0.3 * (0.8 * both + 0.6 * numbers.normal(size=(2, n)))
-        fit = Fit(regress(X, logs, 1.0), 1.0, float(np.exp(np.log(np.exp(logs).sum(axis=0)).mean())))
+        fit = NasiFit(regress(X, logs, 1.0), 1.0, float(np.exp(np.log(np.exp(logs).sum(axis=0)).mean())))
         truth = fit._objective(w @ around.T)
         R = fit.of(around)
         within.append(np.abs((R[0] - R[1:]) - (truth[0] - truth[1:])) < fit.errors(around))
@@ -131,7 +131,7 @@ def test_two_of_three_differences_lie_within_their_standard_error(space: object,
 
 def test_noise_alone_leaves_ties_and_clear_slopes_none() -> None:
     rng, noise = Random(1), np.random.default_rng(0)
-    archs = [PROBLEM.draw(rng) for _ in range(60)]
+    archs = [PROBLEM.draw_admitted(rng) for _ in range(60)]
     T_c, T_o = np.exp(noise.normal(size=(2, 60)))
     fit = Nasi().fit(PROBLEM, archs, list(T_c + T_o), list(T_c))
     assert fit.ties(PROBLEM, fit.best(PROBLEM, archs))
@@ -143,7 +143,7 @@ def test_noise_alone_leaves_ties_and_clear_slopes_none() -> None:
 def test_what_a_limit_forbids_is_no_tie() -> None:
     rng, noise = Random(1), np.random.default_rng(0)
     limited = replace(PROBLEM, limits=Limits(max_params=100_000))  # one convolution at most
-    archs = [limited.draw(rng) for _ in range(60)]
+    archs = [limited.draw_admitted(rng) for _ in range(60)]
     fit = Nasi(counted="all").fit(limited, archs, list(np.exp(noise.normal(size=60))))
     chosen = fit.best(limited, archs)
     open_here = fit.ties(limited, chosen)
@@ -152,35 +152,34 @@ def test_what_a_limit_forbids_is_no_tie() -> None:
 
 def test_nothing_disconnected_and_no_none_is_chosen() -> None:
     for seed in range(3):
-        chosen = Nasi(steps=5).run(PROBLEM, seed=seed).chosen[0]
+        chosen = drive(Nasi(steps=5), PROBLEM, seed=seed).best
         assert NB201.connected(chosen)
         assert 0 not in chosen.choices
 
 
 def test_limits_are_kept_or_refused() -> None:
     limited = replace(PROBLEM, limits=Limits(max_params=400_000))
-    result = Nasi(steps=12).run(limited, seed=0)
-    assert limited.accepts(result.chosen[0])
+    result = drive(Nasi(steps=12), limited, seed=0)
+    assert limited.accepts(result.best)
     with pytest.raises(InputError, match=r"found that has at most 1 parameters: the smallest has [\d,]+ parameters"):
-        Nasi(steps=2).run(replace(PROBLEM, limits=Limits(max_params=1)), seed=0)
+        drive(Nasi(steps=2), replace(PROBLEM, limits=Limits(max_params=1)), seed=0)
 
 
 def test_leading_is_the_best_predicted_of_those_measured() -> None:
     search = Nasi(steps=12)
-    result = search.run(PROBLEM, seed=0)
-    leading = search.leading(PROBLEM, result.trace)
-    measured = {dict(row)["choices"] for row in result.trace}
+    result = drive(search, PROBLEM, seed=0)
+    leading = search.leading(PROBLEM, result.steps)
     assert leading is not None
-    assert " ".join(map(str, leading.choices)) in measured
-    assert search.leading(PROBLEM, result.trace[:1]) is None
+    assert leading in [step.architecture for step in result.steps]
+    assert search.leading(PROBLEM, result.steps[:1]) is None
 
 
 def test_architectures_without_a_trace_are_left_out() -> None:
     rng = Random(3)
-    archs, numbers = [PROBLEM.draw(rng) for _ in range(20)], np.random.default_rng(0)
+    archs, numbers = [PROBLEM.draw_admitted(rng) for _ in range(20)], np.random.default_rng(0)
     T: list[float | None] = list(np.exp(numbers.normal(size=20)))
     search = Nasi(counted="all")
-    with_gap = search.fit(PROBLEM, [*archs, PROBLEM.draw(rng)], [*T, None])
+    with_gap = search.fit(PROBLEM, [*archs, PROBLEM.draw_admitted(rng)], [*T, None])
     assert with_gap.predict(PROBLEM, archs) == pytest.approx(search.fit(PROBLEM, archs, T).predict(PROBLEM, archs))
     with pytest.raises(InputError, match="fewer than two"):
         search.fit(PROBLEM, archs[:3], [None, 1.0, None])
@@ -203,7 +202,7 @@ def test_the_chosen_trace_is_the_part_of_the_trace_that_the_blocks_hold() -> Non
     import torch
     import torch.nn.functional as F  # noqa: N812
 
-    network, batch = CELLS.build(CELLS.draw(Random(2)), 0), CELLS.batch(0)
+    network, batch = CELLS.build(CELLS.draw_admitted(Random(2)), 0), CELLS.batch(0)
     T, T_c, flag = traces(CELLS.space, network, batch)
     weights = {name: p for name, p in network.named_parameters() if p.ndim > 1}
     loss = F.cross_entropy(network.train()(torch.from_numpy(batch.x.copy())), torch.from_numpy(batch.y.copy()))
@@ -234,13 +233,13 @@ def test_poolings_alone_have_nothing_to_reward() -> None:
         Nasi().fit(PROBLEM, archs, list(T_o), [0.0] * 10)
 
 
-def test_the_summary_says_what_is_known() -> None:
+def test_the_reason_says_what_is_known() -> None:
     search = Nasi(steps=6)
-    assert "of log T_c and" in search.summary(CELLS, search.run(CELLS, seed=0))
+    assert "of log T_c and" in drive(search, CELLS, seed=0).why
     paper = Nasi(steps=6, counted="all", nu="none")
-    result = paper.run(CELLS, seed=0)
-    assert paper.summary(CELLS, result).startswith("largest predicted T,")
-    assert "chosen_trace" not in dict(result.trace[0])
+    result = drive(paper, CELLS, seed=0)
+    assert result.why.startswith("largest predicted T,")
+    assert result.steps[0].chosen_trace is None
 
 
 @pytest.mark.parametrize(

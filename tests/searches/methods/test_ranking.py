@@ -8,10 +8,11 @@ import pytest
 
 from initio import InputError
 from initio.records import Observation, Query
-from initio.searches import Budget, EigenNas, Knas, Naswot, ScoreTable, Task, ZeroCost, run_queries
-from initio.searches.methods.ranking import ranking
-from initio.searches.queries import QuerySearch
+from initio.scores.table import ScoreTable
+from initio.searches import Budget, Problem, QuerySearch
+from initio.searches.methods.ranking import EigenNas, Knas, Naswot, ZeroCost, ranking
 from initio.spaces import NB201
+from tests.searches.asking import ask, asking
 
 POOL = tuple(sorted({NB201.canonical(arch) for arch in NB201.architectures()}))[:60]  # 60 different networks
 NUMBERS = [float(n) for n in range(60)]
@@ -21,7 +22,7 @@ SCORES = ScoreTable.of(
      "knas": NUMBERS, "trace": NUMBERS, "kappa": NUMBERS, "mine": NUMBERS,
      "synflow": [7.0] * 60, "grad": [math.nan] * 58 + [-math.inf, math.inf]},
 )  # fmt: skip
-TASK = Task(NB201, Budget(queries=50), POOL, SCORES)
+TASK = asking(NB201, Budget(queries=50), POOL, SCORES)
 
 
 def accuracy(query: Query) -> Observation:
@@ -29,17 +30,15 @@ def accuracy(query: Query) -> Observation:
     return Observation(100.0 - POOL.index(query.architecture), 1.0)
 
 
-def asked(search: QuerySearch, task: Task = TASK, seed: int = 0) -> list[int]:
+def asked(search: QuerySearch, task: Problem = TASK, seed: int = 0) -> list[int]:
     """The numbers of the architectures that were trained, in order."""
-    trace = run_queries(search, task, accuracy, seed=seed).trace
-    texts = [NB201.format(arch) for arch in POOL]
-    return [texts.index(str(dict(row)["architecture"])) for row in trace]
+    return [POOL.index(step.architecture) for step in ask(search, task, accuracy, seed=seed).steps]
 
 
 def test_the_first_k_are_trained_and_the_best_of_them_taken() -> None:
     for search in (EigenNas(k=3), Knas(k=3), ZeroCost("trace", k=3)):
         assert asked(search) == [59, 58, 57]
-        assert run_queries(search, TASK, accuracy, seed=0).chosen == (POOL[57],)
+        assert ask(search, TASK, accuracy, seed=0).chosen == (POOL[57],)
 
 
 def test_eigen_nas_ranks_by_the_bound_of_the_paper_if_asked() -> None:
@@ -50,12 +49,12 @@ def test_isomorphic_architectures_are_trained_once() -> None:
     """The first 60 as written are 7 networks; whichever of a class comes first stands for it."""
     written = tuple(NB201.architectures())[:60]
     networks = {NB201.canonical(arch) for arch in written}
-    task = Task(
+    task = asking(
         NB201, Budget(queries=50), written, ScoreTable.of(written, {"lambda_relative": NUMBERS, "knas": NUMBERS})
     )
     for search in (EigenNas(), Knas()):
-        trace = run_queries(search, task, lambda query: Observation(1.0), seed=0).trace
-        seen = [NB201.canonical(NB201.parse(str(dict(row)["architecture"]))) for row in trace]
+        steps = ask(search, task, lambda query: Observation(1.0), seed=0).steps
+        seen = [NB201.canonical(step.architecture) for step in steps]
         assert len(seen) == len(networks) < 20
         assert set(seen) == networks
 
@@ -69,10 +68,10 @@ def test_candidates_are_trained_to_the_end() -> None:
 
     for search, task in (
         (EigenNas(k=1), replace(TASK, epochs=(12, 200))),
-        (EigenNas(k=1, epochs=12), replace(TASK, epochs=(12, 200))),
+        (EigenNas(k=1, length=12), replace(TASK, epochs=(12, 200))),
         (Knas(k=1), TASK),
     ):
-        run_queries(search, task, remember, seed=0)
+        ask(search, task, remember, seed=0)
     assert lengths == [200, 12, None]
 
 

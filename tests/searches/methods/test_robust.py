@@ -7,8 +7,12 @@ import pytest
 
 from initio.errors import InputError
 from initio.records import Architecture, Observation, Query
-from initio.searches import Budget, RandomSearch, Robust, ScoreTable, Task, run_queries
+from initio.scores.table import ScoreTable
+from initio.searches import Budget
+from initio.searches.methods.random_search import RandomSearch
+from initio.searches.methods.robust import Robust
 from initio.spaces import NB201
+from tests.searches.asking import ask, asking
 
 WEIGHTS = np.array([0.0, 1.5, 2.0, 3.0, 0.5])  # of an edge's operation
 POOL = tuple(Random(0).sample(list(NB201.architectures()), 400))
@@ -29,8 +33,8 @@ def columns() -> dict[str, np.ndarray]:
 
 
 def best(search: object, seed: int, scores: ScoreTable | None, queries: int = 12) -> float:
-    task = Task(NB201, Budget(queries=queries), POOL, scores)
-    return quality(run_queries(search, task, evaluate, seed=seed).chosen[0])  # type: ignore[arg-type]
+    task = asking(NB201, Budget(queries=queries), POOL, scores)
+    return quality(ask(search, task, evaluate, seed=seed).best)  # type: ignore[arg-type]
 
 
 def test_it_beats_random_search_with_scores_and_without() -> None:
@@ -52,22 +56,22 @@ def test_bad_metrics_do_not_mislead_it() -> None:
 
 
 def test_nothing_is_asked_twice_and_the_same_seed_asks_the_same() -> None:
-    task = Task(NB201, Budget(queries=15), POOL, ScoreTable.of(POOL, columns()))
-    first = run_queries(Robust(), task, evaluate, seed=3)
-    asked = [dict(row)["choices"] for row in first.trace]
+    task = asking(NB201, Budget(queries=15), POOL, ScoreTable.of(POOL, columns()))
+    first = ask(Robust(), task, evaluate, seed=3)
+    asked = [step.architecture for step in first.steps]
     assert len(set(asked)) == len(asked) == 15
-    assert run_queries(Robust(), task, evaluate, seed=3) == first
-    assert run_queries(Robust(), task, evaluate, seed=3, rows=first.trace[:7]) == first
+    assert ask(Robust(), task, evaluate, seed=3) == first
+    assert ask(Robust(), task, evaluate, seed=3, done=first.steps[:7]) == first
 
 
 @pytest.mark.parametrize("queries", [1, 2, 3])
 def test_small_budgets_and_pools(queries: int) -> None:
     few = POOL[:3]
     scores = ScoreTable.of(few, {"trace": [1.0, 2.0, 3.0]})
-    result = run_queries(Robust(), Task(NB201, Budget(queries=queries), few, scores), evaluate, seed=0)
-    assert len(result.trace) == queries
-    more = run_queries(Robust(), Task(NB201, Budget(queries=9), few, scores), evaluate, seed=0)
-    assert len(more.trace) == 3  # the pool has no more
+    result = ask(Robust(), asking(NB201, Budget(queries=queries), few, scores), evaluate, seed=0)
+    assert len(result.steps) == queries
+    more = ask(Robust(), asking(NB201, Budget(queries=9), few, scores), evaluate, seed=0)
+    assert len(more.steps) == 3  # the pool has no more
 
 
 def test_a_pool_that_is_scored_in_part() -> None:

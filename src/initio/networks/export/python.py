@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from initio.networks.export.cells import folded, kind_of, write_cells, write_forward
 from initio.networks.export.layers import BODY, OperationCode, write_operation
@@ -36,8 +37,8 @@ def python_source(
     """
     assert settings.channels is not None
     sizes = {"classes": settings.classes, "channels": settings.channels}
-    symbols = {name: Width(value, name) for name, value in sizes.items()}
-    top = folded(network(replace(settings, classes=symbols["classes"], channels=symbols["channels"])))
+    symbols: dict[str, Any] = {name: Width(value, name) for name, value in sizes.items()}
+    top = folded(network(replace(settings, **symbols)))
     inner = [step.op for step in top.steps if isinstance(step.op, Graph)]
     write, operations = _operations([*inner, top], Kit(settings))
     cells, calls = write_cells(inner, write)
@@ -110,31 +111,35 @@ def _network(top: Graph, modules: dict[str, str], sizes: dict[str, int], shape: 
         f"    def __init__({', '.join(['self', *arguments])}) -> None:",
         f"{BODY}super().__init__()",
     ]
-    for prefix, numbers, call in _rows(list(modules.items())):
-        if len(numbers) < MIN_LOOP:
-            lines += [f"{BODY}self.{prefix}{number} = {call}" for number in numbers]
-        else:
-            lines += [_loop(numbers), f'{BODY}    self.add_module(f"{prefix}{{number}}", {call})']
+    lines += _in_loops(
+        modules.items(),
+        lambda name, call: f"self.{name} = {call}",
+        lambda name, call: f"self.add_module({name}, {call})",
+    )
     lines += ["", f"    def forward(self, x: Tensor) -> {returned}:"]
     return "\n".join([*lines, *(_stack(top) or [BODY + line for line in write_forward(top)])])
 
 
-def _rows(items: Sequence[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
-    """Names with their code, those that differ in their last number only together: (prefix, numbers, code)."""
-    rows = itertools.groupby(items, key=lambda item: (item[0].rstrip("0123456789"), item[1]))
-    return [(prefix, [name[len(prefix) :] for name, _ in group], code) for (prefix, code), group in rows]
-
-
-def _loop(numbers: Sequence[str]) -> str:
-    return f"{BODY}for number in range({numbers[0]}, {int(numbers[-1]) + 1}):"
+def _in_loops(
+    items: Iterable[tuple[str, str]], alone: Callable[[str, str], str], looped: Callable[[str, str], str]
+) -> Iterator[str]:
+    """A statement for each name with its code; in a loop where the same code follows for the next numbers of a name."""
+    for (prefix, code), group in itertools.groupby(items, key=lambda item: (item[0].rstrip("0123456789"), item[1])):
+        names = [name for name, _ in group]
+        if len(names) < MIN_LOOP:
+            yield from (BODY + alone(name, code) for name in names)
+        else:
+            first = int(names[0].removeprefix(prefix))
+            name = f'f"{prefix}{{number}}"'
+            yield f"{BODY}for number in range({first}, {first + len(names)}):"
+            yield f"{BODY}    {looped(name, code)}"
 
 
 def _stack(top: Graph) -> list[str]:
     """`forward` of cells in a row that read the one or two values before them; nothing for other networks."""
-    cells = [step for step in top.steps if isinstance(step.op, Graph)]
-    if not cells or top.output != len(top.steps):
+    first = next((step.inputs for step in top.steps if isinstance(step.op, Graph)), ())
+    if not first or top.output != len(top.steps) or isinstance(top.steps[-1].op, Graph):
         return []
-    first = cells[0].inputs
     held = {"x": 0}  # variable -> the number of its value
     items = []
     for number, step in enumerate(top.steps, start=1):
@@ -144,8 +149,8 @@ def _stack(top: Graph) -> list[str]:
         call = f"{{}}({', '.join(variables[i] for i in step.inputs)})"
         if number == top.auxiliary:
             items.append((step.name, f"{step.name} = {call} if self.training else None"))
-        elif step in cells and len(first) == 2:
-            if step.inputs != (held["before"], held["last"]):
+        elif isinstance(step.op, Graph) and len(first) == 2:
+            if step.inputs != (held.get("before"), held.get("last")):
                 return []
             items.append((step.name, "before, last = last, {}(before, last)"))
             held = {"before": held["last"], "last": number}
@@ -153,15 +158,15 @@ def _stack(top: Graph) -> list[str]:
             targets = ["x"]
             if number in first and len(first) == 2:
                 targets = [name for name, value in zip(("before", "last"), first, strict=True) if value == number]
-            items.append((step.name, f"{' = '.join([*targets, call])}"))
+            items.append((step.name, " = ".join([*targets, call])))
             held |= dict.fromkeys(targets, number)
-    lines = []
-    for prefix, numbers, code in _rows(items):
-        if len(numbers) < MIN_LOOP:
-            lines += [BODY + code.format(f"self.{prefix}{number}") for number in numbers]
-        else:
-            module = f'getattr(self, f"{prefix}{{number}}")'
-            lines += [_loop(numbers), f"{BODY}    {code.format(module)}"]
+    lines = list(
+        _in_loops(
+            items,
+            lambda name, code: code.format(f"self.{name}"),
+            lambda name, code: code.format(f"getattr(self, {name})"),
+        )
+    )
     if top.auxiliary is None:
         return [*lines[:-1], lines[-1].replace("x = ", "return ", 1)]
     auxiliary = top.steps[top.auxiliary - 1].name

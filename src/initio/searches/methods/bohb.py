@@ -14,17 +14,18 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.searches.methods.random_search import draw_new
-from initio.searches.queries import Proposals, Task
+from initio.searches.problem import Problem
+from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import Decision
 
 Length = int | None  # of a training in epochs; None where there is only one
 
 
 @dataclass(frozen=True)
-class Bohb:
+class Bohb(QuerySearch):
     """Many short trainings, few long ones, of architectures that resemble the good and not the bad ones so far.
 
-    The lengths of training are those that the task allows. With a single one every bracket is a single training and
+    The lengths of training are those that the problem allows. With a single one every bracket is a single training and
     BOHB is the tree-structured Parzen estimator. The defaults of `samples`, `random_fraction`, `bandwidth_factor` and
     `min_bandwidth` are those of NAS-Bench-201's baseline; BOHB's own are 64, 1/3, 3 and 0.001.
 
@@ -56,16 +57,16 @@ class Bohb:
         if not 0 < self.min_bandwidth <= 1:
             raise InputError(f"min_bandwidth must be in (0, 1], not {self.min_bandwidth}")
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Bracket after bracket, until nothing new is left to begin with."""
-        rng, seen = Random(f"{self.name} {seed}"), Seen(task.space.decisions)
-        for sizes in cycle(brackets(task.epochs or (None,))):
+        rng, seen = Random(f"{self.name} {seed}"), Seen(problem.space.decisions)
+        for sizes in cycle(brackets(problem.epochs or (None,))):
             rungs = list(sizes)
             racing: list[Architecture] = []
             for number, (length, size) in enumerate(rungs):
                 values: dict[Architecture, float] = {}
                 for place in range(size):
-                    arch = self._next(task, rng, seen) if number == 0 else racing[place]
+                    arch = self._next(problem, rng, seen) if number == 0 else racing[place]
                     if arch is None:
                         return None
                     values[arch] = (yield Query(arch, length)).value
@@ -73,16 +74,18 @@ class Bohb:
                 racing = sorted(values, key=values.__getitem__, reverse=True)
         return None
 
-    def _next(self, task: Task, rng: Random, seen: Seen) -> Architecture | None:
+    def _next(self, problem: Problem, rng: Random, seen: Seen) -> Architecture | None:
         """What to begin with: the model's best draw, or a random architecture."""
         split = None if rng.random() < self.random_fraction else seen.split(self.good)
         if split is not None:
             good, bad = (Density(rows, seen.decisions, self.min_bandwidth) for rows in split)
-            drawn = (Architecture(task.space.name, good.draw(rng, self.bandwidth_factor)) for _ in range(self.samples))
-            new = {arch for other in drawn if (arch := task.member(other)) is not None and arch not in seen.archs}
+            drawn = (
+                Architecture(problem.space.name, good.draw(rng, self.bandwidth_factor)) for _ in range(self.samples)
+            )
+            new = {arch for other in drawn if (arch := problem.member(other)) is not None and arch not in seen.archs}
             if new:
                 return max(sorted(new), key=lambda arch: good.log(arch.choices) - bad.log(arch.choices))
-        return draw_new(task, rng, seen.archs)
+        return draw_new(problem, rng, seen.archs)
 
 
 def brackets(lengths: Sequence[Length]) -> list[list[tuple[Length, int]]]:

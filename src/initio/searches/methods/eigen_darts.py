@@ -1,4 +1,4 @@
-"""The paper's search with training [Eigen, section 5.1], and Algorithm 1's training of what it finds.
+"""Eigen-NAS's search with training [Eigen, section 5.1].
 
 The supernet of depth L mixes all activations of a layer and scales each skip:
 
@@ -12,9 +12,8 @@ norm 1 [Assumption 1] and weights start as N(0, 1/m) [Algorithm 1]; its width m 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
@@ -24,15 +23,39 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from initio.errors import InputError
-from initio.records import Architecture, Cost, SearchResult, Settings, settings
-from initio.searches.base import OnRow, Problem, peak_bytes, versions
+from initio.records import Architecture, Cost
+from initio.searches.base import Search, SearchRun, SearchStep
+from initio.searches.methods.lambda_min import mlp_space
+from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
-REPORTS = 20  # rows of the trace
+REPORTS = 20  # steps with losses
 
 
 @dataclass(frozen=True)
-class EigenDarts:
+class SupernetLoss(SearchStep):
+    """The losses of a pair of updates."""
+
+    number: int  # of the pair
+    loss: float
+    held_out: float
+
+    def told(self) -> str:
+        """The loss."""
+        return f"update {self.number}, loss {self.loss:.3g}"
+
+
+@dataclass(frozen=True)
+class LayerShares(SearchStep):
+    """The share of each activation in a layer in the end, and α of the skip around it [Eigen, Figure 1]."""
+
+    layer: int
+    shares: dict[str, float]
+    skip: float | None = None  # the first layer has none
+
+
+@dataclass(frozen=True)
+class EigenDarts(Search[SearchStep]):
     """First-order DARTS over activations and skips.
 
     Args:
@@ -53,12 +76,17 @@ class EigenDarts:
 
     name: ClassVar[str] = "eigen-darts"
     resumes: ClassVar[bool] = False
+    step_types: ClassVar[tuple[type[SearchStep], ...]] = (SupernetLoss, LayerShares)
 
-    @property
-    def n_rows(self) -> None:
-        """Not known: some rows are losses, the last ones shares."""
+    def check(self, problem: Problem) -> None:
+        """Refuses other spaces."""
+        mlp_space(problem, self.name)
 
-    def summary(self, problem: Problem, result: SearchResult) -> str:
+    def cost(self, steps: Sequence[SearchStep]) -> Cost:
+        """One supernet."""
+        return Cost(trainings=1)
+
+    def why(self, problem: Problem, steps: Sequence[SearchStep], chosen: Architecture) -> str:
         """What the choice rests on."""
         return f"largest share in each layer after {self.steps} updates of a supernet of width {self.width}"
 
@@ -67,41 +95,18 @@ class EigenDarts:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
 
-    def run(
-        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
-    ) -> SearchResult:
-        """Trains the supernet from the start; rows hold the losses, the last ones the shares of each layer."""
-        begin = time.perf_counter()
-        space = problem.space
-        if not isinstance(space, MlpSpace):
-            raise InputError(f"eigen-darts searches the mlp spaces, not {space.name}")
-        data = problem.data.batch(self.samples, seed)
+    def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> SearchRun[SearchStep]:
+        """Trains the supernet from the start; steps hold the losses, the last ones the shares of each layer."""
+        space = mlp_space(problem, self.name)
+        data = problem.known_data.batch(self.samples, seed)
         x, y = unit_scale(data.x), torch.tensor(data.y)
         generator = torch.Generator().manual_seed(seed)
-        net = Supernet(space.depth, x.shape[1], self.width, data.classes, generator)
-        done: list[Settings] = []
+        net = MlpSupernet(space.depth, x.shape[1], self.width, data.classes, generator)
+        yield from self._train(net, x, y, generator)
+        yield from net.shares()
+        return net.chosen(space)
 
-        def report(row: Settings) -> None:
-            done.append(row)
-            if on_row:
-                on_row(row)
-
-        self._train(net, x, y, generator, report)
-        arch = net.chosen(space)
-        for row in net.shares():
-            report(row)
-        return SearchResult(
-            method=self.name,
-            space=space.name,
-            seed=seed,
-            chosen=(arch,),
-            settings=settings(**asdict(self)),
-            trace=tuple(done),
-            cost=Cost(trainings=1, seconds=time.perf_counter() - begin, peak_bytes=peak_bytes()),
-            versions=versions(),
-        )
-
-    def _train(self, net: Supernet, x: Tensor, y: Tensor, generator: torch.Generator, report: OnRow) -> None:
+    def _train(self, net: MlpSupernet, x: Tensor, y: Tensor, generator: torch.Generator) -> Iterator[SupernetLoss]:
         half = len(x) // 2
         weights = torch.optim.SGD(net.weights.parameters(), lr=self.lr, momentum=0.9)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(weights, self.steps)
@@ -124,10 +129,10 @@ class EigenDarts:
             if not math.isfinite(float(loss_w.detach())):
                 raise InputError(f"the loss is not finite at step {number}: use a smaller lr than {self.lr}")
             if number % max(1, self.steps // REPORTS) == 0:
-                report(settings(step=number, loss=float(loss_w.detach()), held_out=float(loss_a.detach())))
+                yield SupernetLoss(number, float(loss_w.detach()), float(loss_a.detach()))
 
 
-class Supernet(nn.Module):
+class MlpSupernet(nn.Module):
     """All architectures of one depth at once."""
 
     def __init__(self, depth: int, inputs: int, width: int, classes: int, generator: torch.Generator) -> None:
@@ -155,12 +160,12 @@ class Supernet(nn.Module):
         skips = [int(alpha > 0.5) for alpha in self.alpha.detach().tolist()]
         return space.architecture(*activations, *skips)
 
-    def shares(self) -> list[Settings]:
-        """One row a layer: the share of each activation, and α of the skip around the layer [Eigen, Figure 1]."""
+    def shares(self) -> list[LayerShares]:
+        """One step a layer."""
         p = torch.softmax(self.a.detach(), dim=1).tolist()
         alphas = [None, *self.alpha.detach().tolist()]
         return [
-            settings(layer=layer, skip=alpha, **dict(zip(ACTIVATIONS, row, strict=True)))
+            LayerShares(layer, dict(zip(ACTIVATIONS, row, strict=True)), alpha)
             for layer, (row, alpha) in enumerate(zip(p, alphas, strict=True), start=1)
         ]
 
@@ -181,64 +186,3 @@ def unit_scale(x: np.ndarray) -> Tensor:
     flat = torch.tensor(np.asarray(x, dtype=np.float32).reshape(len(x), -1))
     unit: Tensor = functional.normalize(flat)
     return unit
-
-
-# --- Algorithm 1, second part ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What Algorithm 1's SGD ends with: 0-1 errors of the iterate it draws and of the last one."""
-
-    iterate: int
-    error: float
-    last_error: float
-    last_loss: float  # mean over the last tenth of the samples
-
-
-def algorithm_1(
-    space: MlpSpace,
-    arch: Architecture,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
-    *,
-    width: int = 128,
-    gamma: float = 0.05,
-    seed: int = 0,
-) -> Trained:
-    """One epoch of SGD, a sample a step, constant step size γ, loss log(1 + e^{−yf}), labels y of −1 and 1.
-
-    W_l ~ N(0, 1/m); the result is one of the N iterates, drawn uniformly.
-    """
-    x, y = unit_scale(train[0]), torch.tensor(np.asarray(train[1], dtype=np.float32))
-    generator = torch.Generator().manual_seed(seed)
-    wanted = int(torch.randint(len(x), (1,), generator=generator))
-    names, skips = space.activations(arch), (0, *space.skips(arch))
-    sizes = [x.shape[1], *[width] * (space.depth - 1), 1]
-    weights = [(torch.randn(b, a, generator=generator) / math.sqrt(width)).requires_grad_() for a, b in pairwise(sizes)]
-
-    def f(inputs: Tensor) -> Tensor:
-        for name, skip, W in zip(names, skips, weights, strict=False):
-            value = apply(name, functional.linear(inputs, W))
-            inputs = value + inputs if skip else value
-        return functional.linear(inputs, weights[-1])[..., 0]
-
-    @torch.no_grad()
-    def zero_one() -> float:
-        outputs = f(unit_scale(test[0]))
-        wrong = outputs * torch.tensor(np.asarray(test[1], dtype=np.float32)) <= 0
-        return float(wrong.float().mean())
-
-    losses: list[float] = []
-    error = 1.0
-    for i in range(len(x)):
-        if i == wanted:
-            error = zero_one()
-        loss = functional.softplus(-y[i] * f(x[i]))
-        gradients = torch.autograd.grad(loss, weights)
-        with torch.no_grad():
-            for W, gradient in zip(weights, gradients, strict=True):
-                W -= gamma * gradient
-        losses.append(float(loss.detach()))
-    tail = losses[-max(1, len(losses) // 10) :]
-    return Trained(wanted + 1, error, zero_one(), sum(tail) / len(tail))

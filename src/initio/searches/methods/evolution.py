@@ -10,13 +10,14 @@ from typing import ClassVar
 from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.searches.methods.random_search import draw_new
-from initio.searches.queries import Proposals, Task
+from initio.searches.problem import Problem
+from initio.searches.queries import Proposals, QuerySearch
 
 STALE = 50  # known children in a row, after which one more decision is changed at once
 
 
 @dataclass(frozen=True)
-class RegularisedEvolution:
+class RegularisedEvolution(QuerySearch):
     """The best of a few replaces the oldest of all by a child that differs in one decision.
 
     The defaults are those of NAS-Bench-201's own baseline. There a child that was trained before is trained and paid
@@ -39,20 +40,20 @@ class RegularisedEvolution:
         if self.population < self.sample:
             raise InputError(f"population must be at least sample, {self.sample}, not {self.population}")
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Random parents first, then one child at a time, until the whole pool was trained."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
         alive: deque[tuple[float, Architecture]] = deque(maxlen=self.population)  # the oldest falls out first
         stale = 0
-        while not (task.pool and len(seen) == len(task.members)):
+        while not (problem.pool and len(seen) == len(problem.members)):
             if len(alive) < self.population:
-                child = draw_new(task, rng, seen)
+                child = draw_new(problem, rng, seen)
                 if child is None:
                     return None
             else:
                 contest = [rng.choice(alive) for _ in range(self.sample)]
                 _, parent = max(contest, key=lambda member: member[0])
-                child = task.mutate(parent, rng, mutations=1 + stale // STALE)
+                child = problem.mutate(parent, rng, mutations=1 + stale // STALE)
             stale = stale + 1 if child in seen else 0
             seen.add(child)
             alive.append(((yield Query(child)).value, child))

@@ -23,7 +23,8 @@ from initio.analysis.hnas_bounds import TradeOff, bound
 from initio.errors import InputError
 from initio.records import Query
 from initio.searches.models.bayes import GaussianProcess, Optimiser, Point
-from initio.searches.queries import Proposals, Task
+from initio.searches.problem import Problem
+from initio.searches.queries import Proposals, QuerySearch
 
 BAND = (-1.0, 2.0)  # w: from ten times the median distance to a hundredth of it
 GRID = 5  # probes of ν if the number of queries is not known
@@ -31,7 +32,7 @@ LOGARITHMS = frozenset({"synflow"})  # metrics whose published value is the expo
 
 
 @dataclass(frozen=True)
-class Hnas:
+class Hnas(QuerySearch):
     """HNAS with any metric as M.
 
     Args:
@@ -50,6 +51,7 @@ class Hnas:
     growth: int | None = None
 
     name: ClassVar[str] = "hnas"
+    needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.t > 0:
@@ -59,14 +61,17 @@ class Hnas:
         if self.growth is not None and self.growth < 1:
             raise InputError(f"growth must be at least 1, not {self.growth}")
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Algorithm 1."""
-        return self.steps(task, seed, GaussianProcess(2, seed, self.start(task)))
+        return self.steps(problem, seed, GaussianProcess(2, seed, self.start(problem)))
 
-    def start(self, task: Task) -> tuple[Point, ...]:
+    def start(self, problem: Problem) -> tuple[Point, ...]:
         """The grid of ν, at the middle of μ."""
-        queries = task.budget.queries
-        n = self.grid if self.grid is not None else GRID if queries is None else queries // 4
+        n = self.grid
+        if n is None:
+            n = GRID
+            if problem.budget is not None and problem.budget.queries is not None:
+                n = problem.budget.queries // 4
         return tuple(((i + 0.5) / n, 0.5) for i in range(n))
 
     def trade_off(self, point: Point) -> TradeOff:
@@ -79,10 +84,10 @@ class Hnas:
         w = BAND[0] + (BAND[1] - BAND[0]) * width
         return TradeOff(nu, 2 * self.t * w, self.t)
 
-    def steps(self, task: Task, seed: int, optimiser: Optimiser) -> Proposals:
+    def steps(self, problem: Problem, seed: int, optimiser: Optimiser) -> Proposals:
         """Algorithm 1 with any optimiser, until the pool is used up."""
-        scores = task.known_scores(self.name)
-        rows = shuffled(task, seed, self.name)
+        scores = problem.known_scores(self.name)
+        rows = shuffled(problem, seed, self.name)
         M, kappa = metric_values(self.metric, scores[self.metric])[rows], scores[self.kappa][rows]
         if np.isnan(M + kappa).all():
             raise InputError(
@@ -100,11 +105,11 @@ class Hnas:
         return None
 
 
-def shuffled(task: Task, seed: int, method: str) -> np.ndarray:
+def shuffled(problem: Problem, seed: int, method: str) -> np.ndarray:
     """The rows of scored architectures that may be trained, in random order: so they join, so ties are broken."""
-    scores = task.known_scores(method)
+    scores = problem.known_scores(method)
     order = np.random.default_rng(list(f"{method} {seed}".encode())).permutation(len(scores))
-    rows = np.array([row for row in order if not task.pool or task.allows(scores.architectures[row])], dtype=int)
+    rows = np.array([row for row in order if not problem.pool or problem.allows(scores.architectures[row])], dtype=int)
     if not len(rows):
         raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")
     return rows

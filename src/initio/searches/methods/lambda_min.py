@@ -14,9 +14,8 @@ Bounds are raised by `TOLERANCE` to cover interpolation; the values that are com
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -36,8 +35,9 @@ from initio.kernels.infinite.differences import (
 from initio.kernels.infinite.duals import dual
 from initio.kernels.infinite.recursion import Block, Diagonal, first_diagonal, make_layer, step
 from initio.kernels.infinite.recursion import advance as advance_diagonal
-from initio.records import Architecture, Cost, SearchResult, Settings, settings
-from initio.searches.base import OnRow, Problem, peak_bytes, versions
+from initio.records import Architecture, Cost
+from initio.searches.base import Search, SearchRun, SearchStep
+from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
 OPTIONS = 2 * len(ACTIVATIONS)  # of a layer: activation and skip; a code has one digit of base 10 for each layer
@@ -45,7 +45,24 @@ CHUNK = 100_000  # prefixes expanded at a time: few Python calls, arrays that st
 
 
 @dataclass(frozen=True)
-class LambdaMin:
+class BoundStage(SearchStep):
+    """Where the search is after one of its stages."""
+
+    stage: str
+    architecture: Architecture  # the incumbent
+    lambda_min: float
+    architectures: int  # in the space
+    left: int  # of them, that may be better
+    computed: int  # in full, in all stages so far
+    proven: bool
+
+    def told(self) -> str:
+        """The stage."""
+        return f"{self.stage}, {self.left:,} left"
+
+
+@dataclass(frozen=True)
+class LambdaMin(Search[BoundStage]):
     """The architecture with the largest λ_min of the exact infinite-width NTK on inputs scaled to norm 1.
 
     Args:
@@ -59,43 +76,33 @@ class LambdaMin:
 
     name: ClassVar[str] = "lambda-min"
     resumes: ClassVar[bool] = False
+    step_types: ClassVar[tuple[type[SearchStep], ...]] = (BoundStage,)
 
-    @property
-    def n_rows(self) -> None:
-        """Not known: the search ends when it is proven."""
+    def check(self, problem: Problem) -> None:
+        """Refuses other spaces."""
+        mlp_space(problem, self.name)
 
-    def summary(self, problem: Problem, result: SearchResult) -> str:
+    def why(self, problem: Problem, steps: Sequence[BoundStage], chosen: Architecture) -> str:
         """What is proven."""
-        return verdict(result.trace[-1])
+        return verdict(steps[-1])
 
-    def run(
-        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
-    ) -> SearchResult:
-        """Searches on one batch of `problem`; the last row of the trace says what is proven."""
-        begin = time.perf_counter()
-        space = problem.space
-        if not isinstance(space, MlpSpace):
-            raise InputError(f"lambda-min searches the mlp spaces, not {space.name}")
-        done: list[Settings] = []
-        for row in search(space, unit_inputs(problem.batch(seed).x), self.subset, self.most):
-            done.append(row)
-            if on_row:
-                on_row(row)
-        last = dict(done[-1])
-        return SearchResult(
-            method=self.name,
-            space=space.name,
-            seed=seed,
-            chosen=(space.parse(str(last["architecture"])),),
-            settings=settings(**asdict(self)),
-            trace=tuple(done),
-            cost=Cost(
-                scorings=int(str(last["computed"])),
-                seconds=time.perf_counter() - begin,
-                peak_bytes=peak_bytes(),
-            ),
-            versions=versions(),
-        )
+    def cost(self, steps: Sequence[BoundStage]) -> Cost:
+        """What was computed in full."""
+        return Cost(scorings=steps[-1].computed)
+
+    def run(self, problem: Problem, seed: int, done: Sequence[BoundStage]) -> SearchRun[BoundStage]:
+        """Searches on one batch of `problem`; the last step says what is proven."""
+        space = mlp_space(problem, self.name)
+        for stage in stages(space, unit_inputs(problem.batch(seed).x), self.subset, self.most):
+            yield stage
+        return stage.architecture
+
+
+def mlp_space(problem: Problem, method: str) -> MlpSpace:
+    """The space of the problem, which must be one of mlps."""
+    if not isinstance(problem.space, MlpSpace):
+        raise InputError(f"{method} does not search {problem.space.name}: choose mlp, or another --method")
+    return problem.space
 
 
 def unit_inputs(x: np.ndarray) -> Tensor:
@@ -111,46 +118,36 @@ def unit_inputs(x: np.ndarray) -> Tensor:
     return unit
 
 
-def search(space: MlpSpace, x: Tensor, subset: int, most: int) -> Iterator[Settings]:
-    """One row a stage: architecture, its λ_min, how many architectures are still possible, whether it is proven."""
+def stages(space: MlpSpace, x: Tensor, subset: int, most: int) -> Iterator[BoundStage]:
+    """One step a stage."""
     exact = Exact(space, x)
     best = exact.climb(space.architecture(*(0,) * (space.depth - 1), *(1,) * (space.depth - 2)))
     total = space.count()
-    yield _row("climb", space, best, exact, total, total == 1)
+    yield _stage("climb", space, best, exact, total, total == 1)
     if total > most:
         return
     codes, bounds = survivors(space.depth, float(exact.closest), exact.value(best))
-    yield _row("two inputs", space, best, exact, len(codes), len(codes) == 0)
+    yield _stage("two inputs", space, best, exact, len(codes), len(codes) == 0)
     codes, bounds = refine(codes, exact.submatrix(best, subset), exact.value(best), space.depth)
-    yield _row(f"{min(subset, len(x))} inputs", space, best, exact, len(codes), len(codes) == 0)
+    yield _stage(f"{min(subset, len(x))} inputs", space, best, exact, len(codes), len(codes) == 0)
     for code, bound in zip(codes.tolist(), bounds.tolist(), strict=True):
         if bound <= exact.value(best):
             break
         arch = decode(space, code)
         best = max(best, arch, key=lambda a: (exact.value(a), a))
-    yield _row("all inputs", space, best, exact, 1, True)
+    yield _stage("all inputs", space, best, exact, 1, True)
 
 
-def verdict(row: Settings) -> str:
-    """The last row of a trace in one sentence."""
-    last = dict(row)
-    if last["proven"]:
-        what = f"proven optimal over {last['architectures']:,} architectures"
-    else:
-        what = f"not proven optimal: of {last['architectures']:,} architectures only single changes were tried"
-    return f"λ_min {last['lambda_min']:.6g}, {what} ({last['computed']} computed in full)"
+def verdict(last: BoundStage) -> str:
+    """The last step in one sentence."""
+    what = f"proven optimal over {last.architectures:,} architectures"
+    if not last.proven:
+        what = f"not proven optimal: of {last.architectures:,} architectures only single changes were tried"
+    return f"λ_min {last.lambda_min:.6g}, {what} ({last.computed} computed in full)"
 
 
-def _row(stage: str, space: MlpSpace, best: Architecture, exact: Exact, left: int, proven: bool) -> Settings:
-    return settings(
-        stage=stage,
-        architecture=space.format(best),
-        lambda_min=exact.value(best),
-        architectures=space.count(),
-        left=left,
-        computed=exact.computed,
-        proven=proven,
-    )
+def _stage(stage: str, space: MlpSpace, best: Architecture, exact: Exact, left: int, proven: bool) -> BoundStage:
+    return BoundStage(stage, best, exact.value(best), space.count(), left, exact.computed, proven)
 
 
 def decode(space: MlpSpace, code: int) -> Architecture:

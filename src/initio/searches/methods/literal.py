@@ -1,4 +1,4 @@
-"""NASI to the letter of its Algorithm 1 (Shu et al., 2022): `--estimator literal`.
+"""NASI to the letter of its Algorithm 1 (Shu et al., 2022): `--method nasi-literal`.
 
 For t = 1..T: draw a batch and Gumbel noise g_t; the sample A_t takes argmax(α₀ + g_t) in every categorical of a
 one-shot network with fixed parameters θ₀; G_t = ∇_α R(A_t) at α₀ = 0 through the straight-through Gumbel-softmax, with
@@ -8,15 +8,14 @@ R = T − μ max(0, T − ν) and T = ‖b⁻¹ Σ ∇θ ℓ‖² [NASI 12, 13, 
 
 and the most probable architecture under α* is chosen. docs/nasi.md has the derivatives.
 
-Every step draws from (seed, t) alone and leaves G_t in its row, so the rows of an interrupted search are its state.
+Every step draws from (seed, t) alone and keeps G_t, so the steps of an interrupted search are its state.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -24,8 +23,10 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.networks.graphs import ZERO
-from initio.records import Architecture, Batch, Cost, SearchResult, Settings, settings
-from initio.searches.base import OnRow, Problem, climb, get, known, peak_bytes, positive, versions, whole_trace
+from initio.records import Architecture, Batch
+from initio.searches.base import SearchRun, SearchStep, in_order
+from initio.searches.problem import Problem, climb
+from initio.searches.traces import TraceSearch, TraceStep, positive
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
@@ -36,11 +37,22 @@ if TYPE_CHECKING:
 PROBES = 50  # random architectures whose mean T is the fixed ν
 STARTS = 50  # random architectures within the limits, where the most probable one is not
 XI = 1.0
-Rows = Sequence[Sequence[float]]
+Weights = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True)
-class LiteralNasi:
+class Sampled(TraceStep):
+    """A sample of the one-shot network: a probe of T before the first step, or a step with its gradient G."""
+
+    choices: tuple[int, ...]  # one option a categorical
+    nu: float | None = None  # None for a probe
+    reward: float | None = None
+    gradient: tuple[float, ...] | None = None  # G, all categoricals in a row
+    flag: str = ""
+
+
+@dataclass(frozen=True)
+class LiteralNasi(TraceSearch[Sampled]):
     """NASI's Algorithm 1.
 
     Args:
@@ -59,23 +71,20 @@ class LiteralNasi:
     gates: Literal["path", "all"] = "path"
 
     name: ClassVar[str] = "nasi-literal"
-    resumes: ClassVar[bool] = True
-    limited: ClassVar[bool] = True
+    step_types: ClassVar[tuple[type[SearchStep], ...]] = (Sampled,)
     by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {
         "darts": {"mu": 2.0, "nu_0": 500.0},  # published
         "nb201": {"nu": "fixed"},  # nothing is published; docs/results/nasi.md compares
     }
 
-    @property
-    def n_rows(self) -> int:
+    def n_steps(self, problem: Problem) -> int:
         """The probes of a fixed ν, then the steps."""
         return self.probes + self.steps
 
-    def summary(self, problem: Problem, result: SearchResult) -> str:
+    def why(self, problem: Problem, steps: Sequence[Sampled], chosen: Architecture) -> str:
         """How much the largest step weighed."""
-        gradients = [G for row in result.trace if (G := _gradient(row)) is not None]
-        norms = sorted((float(np.linalg.norm(G)) for G in gradients), reverse=True)
-        share = sum(norms[: max(1, len(norms) // 100)]) / sum(norms) if norms and sum(norms) > 0 else 0.0
+        norms = sorted((float(np.linalg.norm(G)) for G in gradients(steps)), reverse=True)
+        share = sum(norms[: max(1, len(norms) // 100)]) / (sum(norms) or 1.0)
         return f"most probable under α*; the largest 1 % of the steps hold {share:.0%} of the gradient norms"
 
     def __post_init__(self) -> None:
@@ -92,99 +101,89 @@ class LiteralNasi:
 
     def check(self, problem: Problem) -> None:
         """Refuses a space without a one-shot network."""
-        space = relaxed(problem.space)
+        space = relaxed(problem.graphs)
         space.supernet([0] * len(space.relaxation), space.resolve(problem.network))
 
     @property
     def probes(self) -> int:
-        """How many rows come before the first step."""
-        return PROBES if self.nu == "fixed" else 0
+        """How many samples come before the first step."""
+        return PROBES * (self.nu == "fixed")
 
-    def run(
-        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
-    ) -> SearchResult:
+    def run(self, problem: Problem, seed: int, done: Sequence[Sampled]) -> SearchRun[Sampled]:
         """Samples, averages, and takes the most probable architecture within the limits."""
-        start, done = time.perf_counter(), known(rows, "choices", "trace")
+        steps = in_order(done)
         supernet = one_shot(problem, seed)
-        for number in range(len(done), self.probes + self.steps):
-            row = self._step(problem, supernet, seed, number, done)
-            done.append(row)
-            if on_row:
-                on_row(row)
-        if not any(np.any(G) for row in done if (G := _gradient(row)) is not None):
+        for number in range(len(steps), self.probes + self.steps):
+            steps.append(self._step(problem, supernet, seed, number, steps))
+            yield steps[-1]
+        if not any(np.any(G) for G in gradients(steps)):
             raise InputError(
                 "no step has a gradient, so all architectures are equally probable: the penalty undoes every reward "
                 "(μ = 1 and each T above ν: raise --nu), or the data have a single class"
             )
-        return SearchResult(
-            method=self.name,
-            space=problem.space.name,
-            seed=seed,
-            chosen=(best(problem, self.alpha(problem, done), seed),),
-            settings=settings(**asdict(self)),
-            trace=tuple(done),
-            cost=Cost(self.steps, len(done), seconds=time.perf_counter() - start, peak_bytes=peak_bytes()),
-            versions=versions(),
-        )
+        return best(problem, self.alpha(problem, steps), seed)
 
-    def _step(
-        self, problem: Problem, supernet: Supernet, seed: int, number: int, before: Sequence[Settings]
-    ) -> Settings:
-        """One row: a probe of T, or a step of Algorithm 1 (lines 3 to 5)."""
+    def _step(self, problem: Problem, supernet: Supernet, seed: int, number: int, before: Sequence[Sampled]) -> Sampled:
+        """A probe of T, or a step of Algorithm 1 (lines 3 to 5)."""
         t = number - self.probes + 1
         rng = np.random.default_rng([seed, number])
         batch = problem.batch(int(rng.integers(2**31)))
-        g = noise(relaxed(problem.space).relaxation, rng)
-        choices = [int(np.argmax(row)) for row in g]
+        g = noise(relaxed(problem.graphs).relaxation, rng)
+        choices = tuple(int(np.argmax(row)) for row in g)
         if t < 1:
             T, _ = _measure(supernet, batch, choices, all_options=False)
-            return _row(number, "probe", choices, T)
-        nu = self.nu_after([_trace(row) for row in before])
+            return Sampled(number, T, choices)
+        nu = self.nu_after([step.trace for step in before])
         T, dT = _measure(supernet, batch, choices, all_options=self.gates == "all")
-        slope = 1.0 - self.mu if T - nu > 0 else 1.0  # dR/dT
+        # R = T − μ max(0, T − ν) [NASI 13], hence dR/dT = 1 up to ν and 1 − μ above it.
+        slope = 1.0
+        if T - nu > 0:
+            slope = 1.0 - self.mu
         G = [straight_through(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
-        flat = [float(value) for row in G for value in row]
+        flat = tuple(float(value) for row in G for value in row)
         if not (math.isfinite(T) and all(map(math.isfinite, flat))):
-            return _row(number, "step", choices, None, nu=nu, flag="T or its gradient is not finite")
-        reward = T - self.mu * max(0.0, T - nu)
-        return _row(number, "step", choices, T, nu=nu, reward=reward, gradient=" ".join(map(repr, flat)))
+            return Sampled(number, None, choices, nu, flag="T or its gradient is not finite")
+        return Sampled(number, T, choices, nu, T - self.mu * max(0.0, T - nu), flat)
 
     def nu_after(self, T: Sequence[float | None]) -> float:
-        """ν for the next step; `T` holds the trace of every row so far, probes first. A missing one does not count."""
+        """ν for the next step; `T` are all traces so far, probes first. A missing one does not count."""
         if self.nu not in ("adaptive", "fixed"):
             return positive("nu", self.nu)
-        finite = [value for value in (T if self.nu == "adaptive" else T[:PROBES]) if value is not None]
+        finite = [value for value in T[: self.probes or None] if value is not None]
         if self.nu == "adaptive":
             return (self.nu_0 + sum(finite)) / (1 + len(finite))  # Equation (41).
         if not finite:
             raise InputError("none of the 50 random architectures has a finite trace: check the data")
         return sum(finite) / len(finite)
 
-    measure = staticmethod(whole_trace)
-
     def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
         """log R, R = T − μ max(0, T − ν), not below the smallest log T.
 
         A fixed ν is the mean of all these T, an adaptive one what the next step would have.
         """
-        nu = float(T.mean()) if self.nu == "fixed" else self.nu_after(T.tolist())
+        nu = float(T.mean())
+        if self.nu != "fixed":
+            nu = self.nu_after(T.tolist())
         R = (T if rewarded is None else rewarded) - self.mu * np.maximum(0, T - nu)
         r: np.ndarray = np.log(np.maximum(R, np.min(T)))
         return r
 
-    def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
-        """The most probable architecture under the α* of these rows."""
-        return relaxed(problem.space).decode(self.alpha(problem, rows)) if len(rows) > self.probes else None
+    def leading(self, problem: Problem, steps: Sequence[Sampled]) -> Architecture | None:
+        """The most probable architecture under the α* of these steps."""
+        if len(steps) <= self.probes:
+            return None
+        return relaxed(problem.graphs).decode(self.alpha(problem, steps))
 
-    def alpha(self, problem: Problem, rows: Sequence[Settings]) -> list[list[float]]:
-        """α* from the rows of a search, one row a categorical of the one-shot network; −inf for `none`."""
-        decisions = relaxed(problem.space).relaxation
-        delta = one_step([G for row in rows[self.probes :] if (G := _gradient(row)) is not None], self.steps)
+    def alpha(self, problem: Problem, steps: Sequence[Sampled]) -> list[list[float]]:
+        """α* from the steps of a search, one row a categorical of the one-shot network; −inf for `none`."""
+        decisions = relaxed(problem.graphs).relaxation
+        delta = one_step(gradients(steps), self.steps)
+        if not len(delta):
+            delta = np.zeros(sum(map(len, decisions)))
         out, start = [], 0
         for decision in decisions:
-            row = delta[start : start + len(decision)] if len(delta) else np.zeros(len(decision))
-            drawn = [option != ZERO for option in decision.options]
-            out.append([float(value) if kept else -math.inf for value, kept in zip(row, drawn, strict=True)])
+            row = delta[start : start + len(decision)]
+            out.append(np.where([option != ZERO for option in decision.options], row, -math.inf).tolist())
             start += len(decision)
         return out
 
@@ -195,7 +194,7 @@ def one_step(gradients: Sequence[np.ndarray], steps: int) -> np.ndarray:
     >>> one_step([np.array([3.0, 4.0]), np.array([0.0, 1.0])], steps=2).tolist()
     [0.3, 0.5]
     """
-    total, largest = np.zeros_like(gradients[0]) if len(gradients) else np.zeros(0), 0.0
+    total, largest = np.zeros(len(gradients[0]) if gradients else 0), 0.0
     for G in gradients:
         largest = max(largest, float(np.linalg.norm(G)))
         if largest > 0:
@@ -234,12 +233,12 @@ def one_shot(problem: Problem, seed: int) -> Supernet:
     """The one-shot network with its parameters θ₀."""
     from initio.networks.supernet import Supernet
 
-    return Supernet(relaxed(problem.space), problem.network, seed=seed)
+    return Supernet(relaxed(problem.graphs), problem.network, seed=seed)
 
 
-def best(problem: Problem, alpha: Rows, seed: int) -> Architecture:
+def best(problem: Problem, alpha: Weights, seed: int) -> Architecture:
     """The most probable architecture under α*; within limits, the best that climbing finds from a feasible one."""
-    space = relaxed(problem.space)
+    space = relaxed(problem.graphs)
     arch = space.decode(alpha)
     if problem.accepts(arch):
         return arch
@@ -263,15 +262,6 @@ def _measure(
     return supernet.trace_gradient(x, torch.from_numpy(batch.y.copy()), choices, all_options=all_options)
 
 
-def _row(number: int, kind: str, choices: Sequence[int], T: float | None, **more: float | str) -> Settings:
-    return settings(step=number, kind=kind, choices=" ".join(map(str, choices)), trace=T, **more)
-
-
-def _trace(row: Settings) -> float | None:
-    value = get(row, "trace")
-    return None if value is None else float(value)
-
-
-def _gradient(row: Settings) -> np.ndarray | None:
-    text = dict(row).get("gradient")
-    return None if text is None else np.array([float(word) for word in str(text).split()])
+def gradients(steps: Sequence[Sampled]) -> list[np.ndarray]:
+    """G of each step that has one."""
+    return [np.array(step.gradient) for step in steps if step.gradient is not None]

@@ -1,4 +1,4 @@
-"""NASI (Shu et al., "NASI: label- and data-agnostic neural architecture search at initialization", 2022).
+"""NASI (Shu et al., 2022).
 
 The paper looks for the architecture with the largest T(A) − μ max(0, T(A) − ν), where T(A) = ‖b⁻¹ Σ ∇ℓ‖² is the
 mini-batch approximation of the trace norm of the neural tangent kernel at initialisation [NASI 12, 13]. Algorithm 1
@@ -24,9 +24,8 @@ is chosen. An option called `none` is left out, as in the darts space: an edge w
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -34,8 +33,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from initio.errors import InputError
-from initio.records import Architecture, Cost, Scalar, SearchResult, Settings, settings
-from initio.searches.base import OnRow, Problem, Traces, climb, get, known, peak_bytes, positive, versions, whole_trace
+from initio.records import Architecture
+from initio.searches.base import SearchRun, SearchStep, in_order
+from initio.searches.problem import Problem, climb
+from initio.searches.traces import Traces, TraceSearch, TraceStep, positive, whole_trace
+from initio.spaces import SPACES, GraphSpace
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,7 +53,23 @@ DRAWN = 400  # fits that other measurements might have given, for the error of a
 
 
 @dataclass(frozen=True)
-class Nasi:
+class Measured(TraceStep):
+    """A random architecture, and its T."""
+
+    architecture: Architecture
+    chosen_trace: float | None = None  # T_c; None where all of T is rewarded, or there is none
+    flag: str = ""
+
+    @property
+    def traces(self) -> Traces:
+        """T, and T_c where that was measured."""
+        if self.chosen_trace is None:
+            return Traces(self.trace, self.trace, self.flag)
+        return Traces(self.trace, self.chosen_trace, self.flag)
+
+
+@dataclass(frozen=True)
+class Nasi(TraceSearch[Measured]):
     """NASI with the regression estimator.
 
     Args:
@@ -73,16 +91,21 @@ class Nasi:
     shared: bool = False
 
     name: ClassVar[str] = "nasi"
-    resumes: ClassVar[bool] = True
-    limited: ClassVar[bool] = True
+    step_types: ClassVar[tuple[type[SearchStep], ...]] = (Measured,)
     by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {
         "darts": {"steps": 150, "shared": True},  # about a minute
     }
 
-    @property
-    def n_rows(self) -> int:
-        """One row a measurement."""
+    def n_steps(self, problem: Problem) -> int:
+        """One a measurement."""
         return self.steps
+
+    def check(self, problem: Problem) -> None:
+        """Refuses a space without relaxation, or whose networks do not say which parameters belong to a choice."""
+        space = problem.space
+        if not (isinstance(space, GraphSpace) and space.chosen and space.relaxation):
+            searched = ", ".join(name for name, other in SPACES.items() if other.chosen and other.relaxation)
+            raise InputError(f"{self.name} does not search {space.name}: choose one of {searched}, or another --method")
 
     def __post_init__(self) -> None:
         if self.steps < 2:
@@ -95,9 +118,9 @@ class Nasi:
         if self.counted not in ("chosen", "all"):
             raise InputError(f"counted must be 'chosen' or 'all', not {self.counted!r}")
 
-    def summary(self, problem: Problem, result: SearchResult) -> str:
+    def why(self, problem: Problem, steps: Sequence[Measured], chosen: Architecture) -> str:
         """How well the options predict the trace, and which decisions are open."""
-        fit, chosen = self._fit_rows(problem, result.trace), result.chosen[0]
+        fit = self._fit_steps(problem, steps)
         names = ("T_c", "T_o") if self.counted == "chosen" else ("T",)
         shares = [
             f"{share:.0%} of log {name}" if share > 0 else f"nothing of log {name}"
@@ -110,63 +133,44 @@ class Nasi:
         value = fit.predict(problem, [chosen])[0]
         return f"largest predicted {R}, {value:.3g}; the options predict {' and '.join(shares)}; {undecided}"
 
-    def run(
-        self, problem: Problem, *, seed: int, rows: Sequence[Settings] = (), on_row: OnRow | None = None
-    ) -> SearchResult:
+    def run(self, problem: Problem, seed: int, done: Sequence[Measured]) -> SearchRun[Measured]:
         """Measures, fits, and takes the best predicted architecture within the limits."""
-        start, done = time.perf_counter(), known(rows, "choices", "trace")
-        for step in range(len(done), self.steps):
-            done.append(self.step(problem, seed, step))
-            if on_row:
-                on_row(done[-1])
-        chosen = self._fit_rows(problem, done).best(problem, [_arch(problem, row) for row in done])
-        return SearchResult(
-            method=self.name,
-            space=problem.space.name,
-            seed=seed,
-            chosen=(chosen,),
-            settings=settings(**asdict(self)),
-            trace=tuple(done),
-            cost=Cost(
-                steps=self.steps,
-                scorings=len(done),
-                seconds=time.perf_counter() - start,
-                peak_bytes=peak_bytes(),
-            ),
-            versions=versions(),
-        )
+        steps = in_order(done)
+        for number in range(len(steps), self.steps):
+            steps.append(self.step(problem, seed, number))
+            yield steps[-1]
+        return self._fit_steps(problem, steps).best(problem, [step.architecture for step in steps])
 
-    def leading(self, problem: Problem, rows: Sequence[Settings]) -> Architecture | None:
-        """The best predicted of those that these rows measured."""
+    def leading(self, problem: Problem, steps: Sequence[Measured]) -> Architecture | None:
+        """The best predicted of those that these steps measured."""
         try:
-            fit = self._fit_rows(problem, rows)
+            fit = self._fit_steps(problem, steps)
         except InputError:
-            return None  # too few rows yet
-        measured = [_arch(problem, row) for row in rows]
+            return None  # too few steps yet
+        measured = [step.architecture for step in steps]
         return measured[int(np.argmax(fit.predict(problem, measured)))]
 
-    def step(self, problem: Problem, seed: int, step: int) -> Settings:
-        """A random architecture, a batch, an initialisation, all drawn from (seed, step)."""
-        rng = Random(f"nasi {seed} {step}")
-        arch = problem.draw(rng)
-        measured = self.measure(problem, arch, rng.randrange(2**31))
-        row: dict[str, Scalar] = {"step": step, "architecture": problem.space.format(arch)}
-        row |= {"choices": " ".join(map(str, arch.choices)), "trace": measured.T, "flag": measured.flag}
-        return settings(**row) if self.counted == "all" else settings(**row, chosen_trace=measured.rewarded)
+    def step(self, problem: Problem, seed: int, number: int) -> Measured:
+        """A random architecture, a batch, an initialisation, all drawn from (seed, number)."""
+        rng = Random(f"nasi {seed} {number}")
+        arch = problem.draw_admitted(rng)
+        T, rewarded, flag = self.measure(problem, arch, rng.randrange(2**31))
+        if self.counted == "all":
+            rewarded = None  # the same as T
+        return Measured(number, T, arch, rewarded, flag)
 
     def measure(self, problem: Problem, arch: Architecture, draw: int) -> Traces:
         """T of an architecture, and T_c if that is rewarded, with the batch and the initialisation of one draw."""
         if self.counted == "all":
             return whole_trace(problem, arch, draw)
-        return traces(problem.space, problem.build(arch, draw), problem.batch(draw))
+        return traces(problem.graphs, problem.build(arch, draw), problem.batch(draw))
 
-    def _fit_rows(self, problem: Problem, rows: Sequence[Settings]) -> Fit:
-        rewarded = "trace" if self.counted == "all" else "chosen_trace"
+    def _fit_steps(self, problem: Problem, steps: Sequence[Measured]) -> NasiFit:
         return self.fit(
             problem,
-            [_arch(problem, row) for row in rows],
-            [_number(row, "trace") for row in rows],
-            [_number(row, rewarded) for row in rows],
+            [step.architecture for step in steps],
+            [step.trace for step in steps],
+            [step.traces.rewarded for step in steps],
         )
 
     def fit(
@@ -175,7 +179,7 @@ class Nasi:
         archs: Sequence[Architecture],
         T: Sequence[float | None],
         rewarded: Sequence[float | None] | None = None,
-    ) -> Fit:
+    ) -> NasiFit:
         """The regression of each part of T on the options; architectures without a T are left out."""
         pairs = list(zip(T, T if rewarded is None else rewarded, strict=True))
         live = [place for place, (t, _) in enumerate(pairs) if t is not None and t > 0]
@@ -185,7 +189,7 @@ class Nasi:
         X = design(problem, [archs[place] for place in live], shared=self.shared)
         parts = (whole,) if self.counted == "all" else (own, whole - own)
         sums = regress(X, np.array([log(part) for part in parts]), self.ridge)
-        return Fit(sums, self.mu, self.nu_of(whole), self.shared)
+        return NasiFit(sums, self.mu, self.nu_of(whole), self.shared)
 
     def nu_of(self, T: np.ndarray) -> float:
         """ν, given all the measured traces."""
@@ -269,7 +273,7 @@ def regress(X: np.ndarray, Y: np.ndarray, ridge: float) -> Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class NasiFit:
     """The logarithms of the parts of T, the rewarded one first, and what makes R of them."""
 
     sums: Sums
@@ -367,15 +371,3 @@ def log(part: np.ndarray) -> np.ndarray:
         )
     logs: np.ndarray = np.log(np.maximum(part, part[part > 0].min()))
     return logs
-
-
-def _arch(problem: Problem, row: Settings) -> Architecture:
-    text = get(row, "choices")
-    assert isinstance(text, str)
-    return Architecture(problem.space.name, tuple(map(int, text.split())))
-
-
-def _number(row: Settings, name: str) -> float | None:
-    value = get(row, name)
-    assert value is None or isinstance(value, float)
-    return value

@@ -9,39 +9,40 @@ from random import Random
 from typing import ClassVar
 
 from initio.records import Architecture, Query
-from initio.searches.queries import DRAWS, Proposals, Task
+from initio.searches.problem import DRAWS, Problem
+from initio.searches.queries import Proposals, QuerySearch
 
 LISTABLE = 100_000  # a space of at most so many choices is listed to find what is left of it
 
 
 @dataclass(frozen=True)
-class RandomSearch:
+class RandomSearch(QuerySearch):
     """Trains distinct random architectures until the budget or the pool is used up."""
 
     name: ClassVar[str] = "random"
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Uniform over the pool without replacement; without a pool, new draws of the space."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
-        while (arch := draw_new(task, rng, seen)) is not None:
+        while (arch := draw_new(problem, rng, seen)) is not None:
             seen.add(arch)
             yield Query(arch)
         return None
 
 
-def draw_new(task: Task, rng: Random, seen: Collection[Architecture]) -> Architecture | None:
+def draw_new(problem: Problem, rng: Random, seen: Collection[Architecture]) -> Architecture | None:
     """A random architecture that is not in `seen`, or None when there is none left.
 
     Drawing again is fast until nearly everything was seen; then what is left is listed, if it can be.
     """
     for _ in range(DRAWS):
-        if (arch := task.draw(rng)) not in seen:
+        if (arch := problem.draw(rng)) not in seen:
             return arch
-    return rng.choice(left) if (left := [arch for arch in _all(task) if arch not in seen]) else None
+    return rng.choice(left) if (left := [arch for arch in _all(problem) if arch not in seen]) else None
 
 
-def _all(task: Task) -> list[Architecture]:
-    if task.pool:
-        return list(task.pool)
-    few = math.prod(len(decision) for decision in task.space.decisions) <= LISTABLE
-    return list(task.space.architectures()) if few else []
+def _all(problem: Problem) -> list[Architecture]:
+    if problem.pool:
+        return list(problem.pool)
+    few = math.prod(len(decision) for decision in problem.space.decisions) <= LISTABLE
+    return list(problem.space.architectures()) if few else []

@@ -14,11 +14,12 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Query
-from initio.searches.queries import Proposals, Task
+from initio.searches.problem import Problem
+from initio.searches.queries import Proposals, QuerySearch
 
 
 @dataclass(frozen=True)
-class ZeroCost:
+class ZeroCost(QuerySearch):
     """Trains what a metric ranks first (Abdelfattah et al., 2021; ZERO-COST in HNAS, Figure 3).
 
     Args:
@@ -34,17 +35,18 @@ class ZeroCost:
     higher_is_better: bool | None = None
 
     name: ClassVar[str] = "zero-cost"
+    needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self.k, self.sample)
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """The first k."""
-        return best_first(task, seed, self.name, self.metric, self.k, self.sample, self.higher_is_better)
+        return best_first(problem, seed, self.name, self.metric, self.k, self.sample, self.higher_is_better)
 
 
 @dataclass(frozen=True)
-class Naswot:
+class Naswot(QuerySearch):
     """NASWOT (Mellor et al., 2021; thesis Table 6.1): of N random architectures the one with the largest `naswot`.
 
     Args:
@@ -54,17 +56,18 @@ class Naswot:
     sample: int = 1000
 
     name: ClassVar[str] = "naswot"
+    needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(1, self.sample)
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """One query, of the choice."""
-        return best_first(task, seed, self.name, "naswot", 1, self.sample)
+        return best_first(problem, seed, self.name, "naswot", 1, self.sample)
 
 
 @dataclass(frozen=True)
-class Knas:
+class Knas(QuerySearch):
     """KNAS (Xu et al., 2021; thesis 3.4): the top k by the mean of the gradients' Gram matrix, then the best trained.
 
     As in the authors' code a pool of 500 is ranked, and networks with the same score (isomorphic cells) count once.
@@ -72,25 +75,26 @@ class Knas:
     Args:
         k: how many are trained; 20 in Eigen-NAS, Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
-        epochs: length of their trainings; None for the longest there is.
+        length: epochs of their trainings; None for the longest there is.
     """
 
     k: int = 20
     sample: int | None = 500
-    epochs: int | None = None
+    length: int | None = None
 
     name: ClassVar[str] = "knas"
+    needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self.k, self.sample)
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """The first k networks."""
-        return train_fully(task, seed, self.name, "knas", self.k, self.sample, self.epochs)
+        return train_fully(problem, seed, self.name, "knas", self.k, self.sample, self.length)
 
 
 @dataclass(frozen=True)
-class EigenNas:
+class EigenNas(QuerySearch):
     """Eigen-NAS [Eigen, section 5.2]: the top k by the kernel's smallest eigenvalue, then the best trained.
 
     The paper ranks a random pool by the mean of the diagonal, an upper bound of λ_min: `metric="eigen", sample=500`,
@@ -101,62 +105,64 @@ class EigenNas:
     Args:
         k: how many are trained; 20 and 5 in Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
-        epochs: length of their trainings; None for the longest there is.
+        length: epochs of their trainings; None for the longest there is.
         metric: one of Initio's.
     """
 
     k: int = 20
     sample: int | None = None
-    epochs: int | None = None
+    length: int | None = None
     metric: str = "lambda_relative"
 
     name: ClassVar[str] = "eigen-nas"
+    needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self.k, self.sample)
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """The first k networks."""
-        return train_fully(task, seed, self.name, self.metric, self.k, self.sample, self.epochs)
+        return train_fully(problem, seed, self.name, self.metric, self.k, self.sample, self.length)
 
 
 def best_first(
-    task: Task, seed: int, method: str, metric: str, k: int, sample: int | None, higher: bool | None = None
+    problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, higher: bool | None = None
 ) -> Proposals:
     """Trains the k best of a random pool by one metric."""
-    for arch in ranking(task, f"{method} {seed}", method, metric, sample, higher)[:k]:
+    for arch in ranking(problem, f"{method} {seed}", method, metric, sample, higher)[:k]:
         yield Query(arch)
     return None
 
 
 def train_fully(
-    task: Task, seed: int, method: str, metric: str, k: int, sample: int | None, epochs: int | None
+    problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, length: int | None
 ) -> Proposals:
     """Trains the k best networks of a random pool by one metric, of isomorphic architectures only one."""
-    longest = task.epochs[-1] if task.epochs else None
+    if length is None and problem.epochs:
+        length = problem.epochs[-1]
     networks = set[Architecture]()
-    for arch in ranking(task, f"{method} {seed}", method, metric, sample):
+    for arch in ranking(problem, f"{method} {seed}", method, metric, sample):
         if len(networks) == k:
             break
-        network = task.space.canonical(arch)
+        network = problem.space.canonical(arch)
         if network not in networks:
             networks.add(network)
-            yield Query(arch, longest if epochs is None else epochs)
+            yield Query(arch, length)
     return None
 
 
 def ranking(
-    task: Task, seed: str, method: str, metric: str, sample: int | None = None, higher: bool | None = None
+    problem: Problem, seed: str, method: str, metric: str, sample: int | None = None, higher: bool | None = None
 ) -> list[Architecture]:
     """A random pool of the scored architectures that may be trained, the best by the metric first.
 
     Ties are in random order; what has no value comes last, behind infinitely bad ones.
     """
-    scores = task.known_scores(method)
+    scores = problem.known_scores(method)
     values = scores[metric]
     values = values if is_higher_better(metric, higher) else -values
     order = np.random.default_rng(list(seed.encode())).permutation(len(scores))
-    allowed = (row for row in order if task.allows(scores.architectures[row])) if task.pool else iter(order)
+    allowed = (row for row in order if problem.allows(scores.architectures[row])) if problem.pool else iter(order)
     rows = np.array(list(islice(allowed, sample)), dtype=int)
     if not len(rows):
         raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")

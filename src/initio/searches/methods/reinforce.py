@@ -11,14 +11,15 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture, Query
-from initio.searches.queries import DRAWS, Proposals, Task
+from initio.searches.problem import DRAWS, Problem
+from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import Decision
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of Adam
 
 
 @dataclass(frozen=True)
-class Reinforce:
+class Reinforce(QuerySearch):
     """Policy gradient: a decision's probabilities are the softmax of its logits a, ascended along
 
         ∂/∂a (R − b) log p(A) = (R − b) (onehot(A) − p),
@@ -43,11 +44,11 @@ class Reinforce:
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum must be in [0, 1), not {self.momentum}")
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Draws from the policy, learns from the answer, for ever."""
-        rng, policy, b = Random(f"{self.name} {seed}"), Policy(task.space.decisions), 0.0
+        rng, policy, b = Random(f"{self.name} {seed}"), Policy(problem.space.decisions), 0.0
         while True:
-            arch = policy.draw(task, rng)
+            arch = policy.draw(problem, rng)
             R = (yield Query(arch)).value
             b = self.momentum * b + (1 - self.momentum) * R
             policy.ascend([(R - b) * slope for slope in policy.slopes(arch)], self.lr)
@@ -68,14 +69,14 @@ class Policy:
         powers = [np.exp(a - a.max()) for a in self.logits]
         return [power / power.sum() for power in powers]
 
-    def draw(self, task: Task, rng: Random) -> Architecture:
+    def draw(self, problem: Problem, rng: Random) -> Architecture:
         """An architecture that may be trained; where the policy finds none, a random one."""
         p = [q.tolist() for q in self.probabilities]
         for _ in range(DRAWS):
             choices = tuple(rng.choices(range(len(q)), q)[0] for q in p)
-            if (arch := task.member(Architecture(task.space.name, choices))) is not None:
+            if (arch := problem.member(Architecture(problem.space.name, choices))) is not None:
                 return arch
-        return task.draw(rng)
+        return problem.draw(rng)
 
     def slopes(self, arch: Architecture) -> list[np.ndarray]:
         """∂ log p(A) / ∂a = onehot(A) − p."""

@@ -36,7 +36,8 @@ from initio.searches.models.gaussian_process import (
     grid,
 )
 from initio.searches.models.prior import Prior, combine
-from initio.searches.queries import Proposals, Task
+from initio.searches.problem import Problem
+from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import Space
 
 MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
@@ -49,7 +50,7 @@ DRAWN = 5_000
 
 
 @dataclass(frozen=True)
-class Robust:
+class Robust(QuerySearch):
     """Gaussian process on architectures with a prior from metrics.
 
     Args:
@@ -64,6 +65,7 @@ class Robust:
     candidates: int = 300
 
     name: ClassVar[str] = "robust"
+    needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, least in (("start", 1), ("candidates", 10)):
@@ -72,12 +74,14 @@ class Robust:
         if not 0 < self.top <= 1:
             raise InputError(f"top must be a share in (0, 1], not {self.top}")
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Trains the first few of the prior, then what the Gaussian process recommends."""
-        pool = Pool(task, seed)
+        pool = RankedPool(problem, seed)
         learner = Learner(pool)
         values: dict[int, float] = {}  # in the order of training
-        first = self.start if task.budget.queries is None else max(1, min(self.start, task.budget.queries // 3))
+        first = self.start
+        if problem.budget is not None and problem.budget.queries is not None:
+            first = max(1, min(first, problem.budget.queries // 3))
         while True:
             rng = Random(f"robust {seed} {len(values)}")
             if not (candidates := self._candidates(pool, values, rng)):
@@ -89,7 +93,7 @@ class Robust:
             observation = yield Query(pool.archs[chosen])
             values[chosen] = observation.value
 
-    def _candidates(self, pool: Pool, values: Mapping[int, float], rng: Random) -> list[int]:
+    def _candidates(self, pool: RankedPool, values: Mapping[int, float], rng: Random) -> list[int]:
         """What may come next, best by the prior first; the top widens in long searches, and ends with the pool."""
         size = max(round(self.top * len(pool)), self.candidates)
         top = pool.best(max(size, round(size * len(values) / WIDENS)), rng)
@@ -108,20 +112,20 @@ class Robust:
         return candidates[int(np.argmax(expected_improvement(mean, sd, float(y.max()))))]
 
 
-class Pool:
+class RankedPool:
     """The architectures that may be chosen, by number, with their prior. Without a given pool it grows."""
 
-    def __init__(self, task: Task, seed: int) -> None:
-        self.task = task
-        if task.pool:
-            self.archs = list(task.pool)
-        elif task.scores is not None and len(task.scores):
-            self.archs = list(task.scores.architectures)
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self.problem = problem
+        if problem.pool:
+            self.archs = list(problem.pool)
+        elif problem.scores is not None and len(problem.scores):
+            self.archs = list(problem.scores.architectures)
         else:
-            self.archs = _drawn(task.space, Random(f"robust pool {seed}"))
-        self.grows = not task.pool
+            self.archs = _drawn(problem.space, Random(f"robust pool {seed}"))
+        self.grows = not problem.pool
         self.number = {arch: k for k, arch in enumerate(self.archs)}
-        self.prior = _prior(task.space, task.scores, self.archs)
+        self.prior = _prior(problem.space, problem.scores, self.archs)
         self._classes: dict[int, int] = {}
         self._names: dict[Architecture, int] = {}
 
@@ -142,7 +146,7 @@ class Pool:
         """The architectures of the pool that differ from a centre in one decision, at most AROUND of each."""
         out = []
         for k in centres:
-            found = list(self.task.space.neighbours(self.archs[k]))
+            found = list(self.problem.space.neighbours(self.archs[k]))
             if self.grows:
                 found = rng.sample(found, min(AROUND, len(found)))
                 self._add([arch for arch in found if arch not in self.number])
@@ -163,7 +167,7 @@ class Pool:
         """For each architecture the number of its class of isomorphic ones."""
         for k in numbers:
             if k not in self._classes:
-                representative = self.task.space.canonical(self.archs[k])
+                representative = self.problem.space.canonical(self.archs[k])
                 self._classes[k] = self._names.setdefault(representative, len(self._names))
         return np.array([self._classes[k] for k in numbers], dtype=np.intp)
 
@@ -171,8 +175,8 @@ class Pool:
 class Learner:
     """The Gaussian process over the pool's numbers."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool, self.encoder = pool, Encoder(pool.task.space)
+    def __init__(self, pool: RankedPool) -> None:
+        self.pool, self.encoder = pool, Encoder(pool.problem.space)
         self.models: tuple[Model, ...] = grid(len(MIXTURES), pool.prior.columns.shape[1])
         self._units: np.ndarray | None = None
 

@@ -8,23 +8,25 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
-from initio.data import load
+from initio.data import Data, load
 from initio.errors import InputError
 from initio.networks.graphs import SUM, ZERO, Builder, Graph, Mixed, Op, prune
 from initio.records import Architecture, Batch, Query
-from initio.searches.queries import Proposals, Task
+from initio.searches.problem import Problem
+from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import SPACES, GraphSpace, NetworkSettings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+NOISE = "noise:3x16x16"  # where the problem has no data of its own, as on a published table
 DECIMALS = 3  # to which changes are rounded before they are ranked
 
 Kept = tuple[tuple[int, ...], ...]  # for each categorical of the relaxation, the options that are left
 
 
 @dataclass(frozen=True)
-class TeNas:
+class TeNas(QuerySearch):
     """From all options side by side to one a categorical, without any training.
 
     In each round every option that is left is tried without: how much does κ grow then, and how much the number of
@@ -36,39 +38,41 @@ class TeNas:
     last), options of an edge are averaged, changes are rounded before they are ranked, and nb201's regions are those of
     one cell without a stem that sees one channel. Two departures: batch-norm statistics are frozen, and all options of
     a round are tried with the same weights. The defaults are small, for a CPU; the paper has 72 real images of 32x32.
+    The images are the problem's; on a published table, which has none, they are noise.
 
     Args:
-        data: the images, as `initio.data.load` reads it: `noise:3x16x16`, `cifar10@16`.
-        batch_size: images that κ is measured on.
-        channels: width of κ's network; the regions' network has a width of 1.
+        images: how many κ is measured on.
+        width: channels of κ's network; the regions' network has one.
         repeats: weights and batches that a change is the mean of; 3 in the paper.
         prunes: options that a categorical loses in a round.
     """
 
-    data: str = "noise:3x16x16"
-    batch_size: int = 32
-    channels: int = 3
+    images: int = 32
+    width: int = 3
     repeats: int = 1
     prunes: int = 1
 
     name: ClassVar[str] = "te-nas"
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 2), ("channels", 1), ("repeats", 1), ("prunes", 1)):
+        for name, least in (("images", 2), ("width", 1), ("repeats", 1), ("prunes", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
-    def propose(self, task: Task, seed: int) -> Proposals:
+    def propose(self, problem: Problem, seed: int) -> Proposals:
         """Prunes, then asks for what is left."""
-        space = task.space
-        if not isinstance(space, GraphSpace) or not space.prunable:
-            prunable = " or ".join(name for name, other in SPACES.items() if other.prunable)
-            raise InputError(f"te-nas prunes a supernet, which {space.name} does not have: take {prunable}")
-        weights = self.weights(space, seed)
-        yield Query(task.member(space.decode(weights)) or _heaviest(task, weights))
+        weights = self.weights(problem.graphs, problem.data or load(NOISE), seed)
+        yield Query(problem.member(problem.space.decode(weights)) or _heaviest(problem, weights))
         return None
 
-    def weights(self, space: GraphSpace, seed: int) -> list[list[float]]:
+    def check(self, problem: Problem) -> None:
+        """Refuses a space without a supernet that holds all options side by side."""
+        space = problem.space
+        if not (isinstance(space, GraphSpace) and space.prunable):
+            prunable = " or ".join(name for name, other in SPACES.items() if other.prunable)
+            raise InputError(f"te-nas prunes a supernet, which {space.name} does not have: take {prunable}")
+
+    def weights(self, space: GraphSpace, data: Data, seed: int) -> list[list[float]]:
         """How long each option survived: 0 for the first that its categorical loses, and so on.
 
         Where an architecture leaves categoricals out (darts: two edges a node), the last option's weight tells which:
@@ -78,7 +82,7 @@ class TeNas:
         kept = _start(space)
         weights = [[0.0] * len(decision) for decision in space.relaxation]
         while any(len(options) > 1 for options in kept):
-            regret = self._regret(space, kept, rng, [k for k, options in enumerate(kept) if len(options) > 1])
+            regret = self._regret(space, data, kept, rng, [k for k, options in enumerate(kept) if len(options) > 1])
             for k in regret:
                 worst_last = sorted(regret[k], key=lambda option: (regret[k][option], option))
                 for option in worst_last[: min(self.prunes, len(kept[k]) - 1)]:
@@ -86,7 +90,7 @@ class TeNas:
                     kept = _without(kept, k, option)
         final = [float(len(row)) for row in weights]
         if len(space.active(space.sample(rng))) < len(kept):
-            last = self._regret(space, kept, rng, range(len(kept)))
+            last = self._regret(space, data, kept, rng, range(len(kept)))
             most = 1 + max(last[k][options[0]] for k, options in enumerate(kept))
             final = [n + last[k][kept[k][0]] / most for k, n in enumerate(final)]
         for k, (option,) in enumerate(kept):
@@ -94,12 +98,12 @@ class TeNas:
         return weights
 
     def _regret(
-        self, space: GraphSpace, kept: Kept, rng: Random, categoricals: Sequence[int]
+        self, space: GraphSpace, data: Data, kept: Kept, rng: Random, categoricals: Sequence[int]
     ) -> dict[int, dict[int, float]]:
         """For each option of these categoricals, how bad it is to remove it: TE-NAS's sum of ranks."""
         tried = [(k, option) for k in categoricals for option in kept[k]]
         smaller = [_without(kept, k, option) for k, option in tried]
-        repeats = [self.changes(space, kept, smaller, rng.randrange(2**31)) for _ in range(self.repeats)]
+        repeats = [self.changes(space, data, kept, smaller, rng.randrange(2**31)) for _ in range(self.repeats)]
         kappa, regions = (
             [sum(values) for values in zip(*column, strict=True)] for column in zip(*repeats, strict=True)
         )
@@ -111,17 +115,19 @@ class TeNas:
         return out
 
     def changes(
-        self, space: GraphSpace, kept: Kept, smaller: Sequence[Kept], draw: int
+        self, space: GraphSpace, data: Data, kept: Kept, smaller: Sequence[Kept], draw: int
     ) -> tuple[list[float], list[float]]:
         """By how much κ and the number of linear regions grow from the supernet to each of the smaller ones."""
-        batch = load(self.data).batch(self.batch_size, draw)
+        batch = data.batch(self.images, draw)
         wide = NetworkSettings(
-            channels=self.channels, cells=space_cells(space), classes=batch.classes, shape=batch.shape, init="he"
+            channels=self.width, cells=space_cells(space), classes=batch.classes, shape=batch.shape, init="he"
         )
-        nets = _Supernet(space, kept, wide, draw)
+        nets = PrunedSupernet(space, kept, wide, draw)
         kappa = [_kappa(net, batch) for net in nets.parts(smaller)]
         grey = _one_channel(batch, draw)
-        nets = _Supernet(space, kept, replace(wide, channels=1, shape=grey.shape), draw, bare=space.name == "nb201")
+        nets = PrunedSupernet(
+            space, kept, replace(wide, channels=1, shape=grey.shape), draw, bare=space.name == "nb201"
+        )
         regions = [_regions(net, grey, draw) for net in nets.parts(smaller)]
         return [growth(kappa[0], k) for k in kappa[1:]], [growth(regions[0], r) for r in regions[1:]]
 
@@ -193,7 +199,7 @@ def _without(kept: Kept, categorical: int, option: int) -> Kept:
 
 
 @dataclass(frozen=True)
-class _Supernet:
+class PrunedSupernet:
     """One set of weights for the supernet of a round and all its parts; `bare` is the first cell alone."""
 
     space: GraphSpace
@@ -260,6 +266,6 @@ def _first_cell(graph: Graph) -> Graph:
     return net.graph(net("head", Op("bn_relu", 1, 1), net("cell", cell, 0)))
 
 
-def _heaviest(task: Task, weights: Sequence[Sequence[float]]) -> Architecture:
+def _heaviest(problem: Problem, weights: Sequence[Sequence[float]]) -> Architecture:
     """Of a pool that lacks the choice itself, the member whose options survived longest."""
-    return max(task.pool, key=lambda arch: sum(weights[k][option] for k, option in task.space.active(arch)))
+    return max(problem.pool, key=lambda arch: sum(weights[k][option] for k, option in problem.space.active(arch)))

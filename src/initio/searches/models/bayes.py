@@ -16,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.stats import norm
 
 from initio.errors import InputError
+from initio.searches.models.gaussian_process import expected_improvement as improvement_on
 
 Point = tuple[float, ...]
 
@@ -185,6 +185,4 @@ def _log_likelihoods(X: np.ndarray, y: np.ndarray, lengths: np.ndarray, noises: 
 def expected_improvement(model: Fit, points: np.ndarray) -> np.ndarray:
     """E max(0, f(x) − f*), f* the largest mean at an observed point: noisy values have no exact best."""
     mean, sd = model.predict(points)
-    z = (mean - model.predict(model.X)[0].max()) / sd
-    gain: np.ndarray = sd * (z * norm.cdf(z) + norm.pdf(z))
-    return gain
+    return improvement_on(mean, sd, model.predict(model.X)[0].max())

@@ -147,6 +147,19 @@ def test_python_keeps_to_the_operations_in_use() -> None:
     assert source == exported(CELL, "python").decode()
 
 
+def test_python_has_loops_formulas_and_a_class_a_cell() -> None:
+    source = exported("darts_v2", "python").decode()
+    for lines in (
+        "for number in range(3, 7):\n"
+        '            self.add_module(f"cell_{number}", NormalCell(4 * channels, 4 * channels, channels))',
+        'for number in range(1, 21):\n            before, last = last, getattr(self, f"cell_{number}")(before, last)',
+        "node_2 = self.node_2_from_0_a(input_0) + self.node_2_from_1_b(input_1)",
+        "class NormalCellAfterReduction(NormalCell):",
+    ):
+        assert lines in source
+    assert "Conv3x3BnRelu((channels + 2) // 4, (channels + 2) // 4)" in exported(WIDE, "python").decode()
+
+
 def test_python_says_what_it_is() -> None:
     head = exported(CELL, "python").decode().partition("import")[0]
     assert f"# {CELL}\n" in head
@@ -166,18 +179,23 @@ def test_python_is_formatted(tmp_path: Path) -> None:
     subprocess.run([RUFF, "check", "--select", "F,I,W", *options, tmp_path], check=True)
 
 
-WITHOUT_INITIO = "import sys, runpy; sys.modules['initio'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+WITHOUT_INITIO = """
+import runpy, sys
+sys.modules["initio"] = None
+for path in sys.argv[1:]:
+    runpy.run_path(path, run_name="__main__")
+"""
 
 
-@pytest.mark.parametrize(("text", "parameters"), [(CELL, "344,346"), ("darts_v2", "3,349,342")])
-def test_python_runs_without_initio(text: str, parameters: str, tmp_path: Path) -> None:
-    path = tmp_path / "net.py"
-    export(parse(text), path, "python")
-    done = subprocess.run(
-        [sys.executable, "-I", "-W", "error", "-c", WITHOUT_INITIO, path], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{parameters} parameters\n"
-    assert f"{sum(p.numel() for p in build(parse(text)).parameters()):,}" == parameters
+def test_python_runs_without_initio(tmp_path: Path) -> None:
+    parameters = {CELL: "344,346", "darts_v2": "3,349,342"}
+    paths = [tmp_path / f"net_{number}.py" for number in range(len(parameters))]
+    for path, (text, count) in zip(paths, parameters.items(), strict=True):
+        export(text, path, "python")
+        assert f"{sum(p.numel() for p in build(text).parameters()):,}" == count
+    argv = [sys.executable, "-I", "-W", "error", "-c", WITHOUT_INITIO, *paths]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == "".join(f"{count} parameters\n" for count in parameters.values())
 
 
 # --- the other formats -----------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""What every space is tested on: the space, and how many of its architectures fit into a quick test."""
+"""Two spaces of a user's own."""
 
-import torch
 from torch import nn
 
-from initio.spaces import SPACES, Space, mlp_space, space, space_of_modules
+from initio.spaces import space, space_of_modules
 
 
 class Net(nn.Sequential):
@@ -19,6 +18,3 @@ class Net(nn.Sequential):
 
 OWN = space("own", Net, kernel=[1, 3], width=[4, 8, 16])
 LISTED = space_of_modules("listed", {"narrow": lambda: Net(3, 4), "wide": lambda: Net(3, 8)})
-
-CASES: dict[str, Space] = {**SPACES, "mlp-3": mlp_space(3), "own": OWN, "listed": LISTED}
-INPUT = torch.zeros(2, 3, 16, 16)

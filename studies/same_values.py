@@ -1,0 +1,201 @@
+"""Values that must not change: metrics, searches and benches, recomputed and compared with those that are kept.
+
+python -m studies.same_values --data ../shared/data
+
+`values/` has the metrics of 60 seeded architectures of every space in float32 and float64, the steps of searches, the
+derivatives of one-shot networks, and searches on published tables, all from one commit. The table prints how many are
+equal to the bit and the largest relative difference of the others. What is computed in float64 may differ by 1e-6, what
+is computed in float32 by 1e-4; beyond that the command fails. Without --data the benches are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from initio.data import noise
+from initio.metrics import Options, evaluate
+from initio.records import Architecture
+from initio.runs.compare import BenchSetup, run_one
+from initio.runs.search import search
+from initio.searches import Budget, Problem, find_search
+from initio.searches.base import encode_step
+from initio.searches.methods.literal import one_shot
+from initio.spaces import NetworkSettings, get_space
+
+VALUES = Path(__file__).parent / "values"
+SHAPE, CLASSES, BATCH = (3, 8, 8), 10, 12
+COSTS = ("params", "flops", "layers")  # counted, and tested elsewhere
+TOLERANCES = {"float64": 1e-6, "float32": 1e-4}
+PARTS = ("scores", "searches", "derivatives", "bench")
+
+
+@dataclass
+class Row:
+    """One line of the table: how many numbers were compared, how many are equal, and how far the others are off."""
+
+    kind: str
+    what: str
+    dtype: str
+    compared: int = 0
+    equal: int = 0
+    worst: float = 0.0
+
+    def add(self, kept: Any, now: Any, scale: float | None = None) -> None:
+        """Compares two values of any form, number by number; `scale` is what a difference is relative to."""
+        if isinstance(kept, dict) and isinstance(now, dict) and kept.keys() == now.keys():
+            for name in kept:
+                self.add(kept[name], now[name], scale)
+            return
+        if isinstance(kept, list | tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
+            numbers = [abs(value) for value in kept if isinstance(value, float) and math.isfinite(value)]
+            for a, b in zip(kept, now, strict=True):
+                self.add(a, b, scale or max(numbers, default=None))
+            return
+        self.compared += 1
+        if kept == now:
+            self.equal += 1
+        elif isinstance(kept, float) and isinstance(now, float) and math.isfinite(kept) and math.isfinite(now):
+            self.worst = max(self.worst, abs(now - kept) / max(scale or abs(kept), 1e-12))
+        else:  # another word, another architecture, or a value that is there once
+            self.worst = math.inf
+
+    @property
+    def same(self) -> bool:
+        """Within what the arithmetic allows."""
+        return self.worst <= TOLERANCES[self.dtype]
+
+    def __str__(self) -> str:
+        verdict = {True: "", False: "  CHANGED"}[self.same]
+        return f"| {self.kind} | {self.what} | {self.compared} | {self.equal} | {self.worst:.1e} |{verdict}"
+
+
+def kept(name: str) -> Any:
+    """A file of `values/`."""
+    return json.loads(lzma.decompress((VALUES / f"{name}.json.xz").read_bytes()))
+
+
+def scores(spaces: Sequence[str] = (), first: int | None = None) -> Iterator[Row]:
+    """Metrics of the first so many architectures of each space, as `initio score` computes them."""
+    batch = noise(SHAPE, classes=CLASSES, batch_size=BATCH, seed=0)
+    for name, found in kept("scores").items():
+        if spaces and name not in spaces:
+            continue
+        space = get_space(name)
+        network = NetworkSettings(found["channels"], found["cells"], CLASSES, SHAPE)
+        for dtype, columns in found["values"].items():
+            row, flags = Row("metrics", f"{name}, {dtype}", dtype), found["flags"].get(dtype, {})
+            metrics = [metric for metric in columns if metric not in COSTS]
+            for number, choices in enumerate(found["choices"][:first]):
+                arch = space.canonical(Architecture(space.name, tuple(choices)))
+                net = get_space(arch.space).build(arch, network, seed=0)
+                now = evaluate(net, batch, metrics, Options(dtype=dtype, seed=0))  # type: ignore[arg-type]
+                for metric in metrics:
+                    row.add(_number(columns[metric][number]), now[metric].value)
+                    row.add(flags.get(metric, {}).get(str(number), ""), now[metric].flag)
+            yield row
+
+
+def _number(value: Any) -> Any:
+    """Infinities are kept as objects."""
+    if isinstance(value, dict):
+        return float(value["float"])
+    return value
+
+
+def searches(methods: Sequence[str] = ()) -> Iterator[Row]:
+    """Steps and choices of the verb."""
+    for run in kept("searches")["runs"]:
+        arguments = run["arguments"]
+        if methods and arguments["method"] not in methods:
+            continue
+        found = search(**arguments)
+        told = ", ".join(str(value) for value in arguments.values())
+        row = Row("search", told, "float32")
+        row.add(run["chosen"], list(found.best.choices))
+        if "why" in run:
+            row.add(run["why"], found.why)
+        steps = [encode_step(step) for step in found.steps]
+        for step in steps:
+            if step["kind"] == "trained":
+                del step["seconds"]
+        row.add(run["steps"], steps)
+        yield row
+
+
+def derivatives(spaces: Sequence[str] = ()) -> Iterator[Row]:
+    """T of one-shot networks and its derivative with respect to the gates, in float64."""
+    sizes = {name: (found["channels"], found["cells"]) for name, found in kept("scores").items()}
+    batch = noise(SHAPE, classes=CLASSES, batch_size=BATCH, seed=1)
+    x, y = torch.from_numpy(batch.x.copy()).double(), torch.from_numpy(batch.y.copy())
+    for found in kept("searches")["gradients"]:
+        name, everything = found["space"], found["all_options"]
+        if spaces and name not in spaces:
+            continue
+        network = NetworkSettings(*sizes[name], CLASSES, SHAPE)
+        supernet = one_shot(Problem(get_space(name), network=network), seed=0).double()
+        row = Row("derivative", f"{name}, {'all options' if everything else 'the path'}", "float64")
+        for choices, T, dT in found["rows"]:
+            now, slopes = supernet.trace_gradient(x, y, choices, all_options=everything)
+            row.add(T, now)
+            row.add(dT, slopes, scale=max(abs(value) for line in dT for value in line))
+        yield row
+
+
+def bench(data: str) -> Iterator[Row]:
+    """Searches on published tables."""
+    rows: dict[tuple[str, str], Row] = {}
+    for run in kept("bench"):
+        key = (run["benchmark"], run["search"])
+        setup = BenchSetup(run["benchmark"], Budget(queries=20), data)
+        now = run_one(setup, run["search"], find_search(run["search"])(), run["seed"])  # type: ignore[arg-type]
+        row = rows.setdefault(key, Row("bench", ", ".join(key), "float64"))
+        for name in ("choices", "report", "found_at", "queries", "published_seconds"):
+            row.add(run[name], getattr(now, name))
+        row.add(run["curve"], [[point.queries, point.seconds] for point in now.curve])
+    yield from rows.values()
+
+
+def show(rows: Iterable[Row]) -> bool:
+    """Prints the table; whether all is the same."""
+    print("| kind | what | compared | equal to the bit | largest relative difference |\n|---|---|---|---|---|")
+    same = True
+    for row in rows:
+        print(row, flush=True)
+        same = same and row.same
+    return same
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder with the published tables")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    options = parser.parse_args(words)
+    torch.set_num_threads(1)
+
+    def rows() -> Iterator[Row]:
+        if "scores" in options.only:
+            yield from scores()
+        if "derivatives" in options.only:
+            yield from derivatives()
+        if "searches" in options.only:
+            yield from searches()
+        if "bench" in options.only and options.data is not None:
+            yield from bench(options.data)
+
+    if show(rows()):
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

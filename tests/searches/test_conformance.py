@@ -1,0 +1,175 @@
+"""What every search promises: the whole list, a search of one's own, and restarts."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import initio
+from initio.cli.options import merged
+from initio.cli.search import SearchCommand
+from initio.data import load
+from initio.errors import InputError
+from initio.records import Architecture, Observation, Query, from_json, to_json
+from initio.scores.table import ScoreTable
+from initio.searches import (
+    SEARCHES,
+    Budget,
+    Limits,
+    Problem,
+    Restarts,
+    Search,
+    SearchResult,
+    SearchStep,
+    drive,
+    find_search,
+)
+from initio.searches.methods.nasi import Nasi
+from initio.spaces import NB201, NetworkSettings, get_space
+
+OWN = "examples.own_search:Mine"
+NAMES = [*SEARCHES, OWN]
+DOCS = Path(__file__).parents[2] / "docs" / "searches.md"
+SMALL: dict[str, dict[str, Any]] = {  # settings that make a run short
+    "nasi": {"steps": 4},
+    "nasi-literal": {"steps": 3, "nu": "50"},
+    "eigen-darts": {"width": 8, "samples": 60, "steps": 4, "batch": 8},
+    "te-nas": {"images": 2, "width": 1, "prunes": 3},
+}
+MLP = ("lambda-min", "eigen-darts")
+POOL = tuple(Random(0).sample(list(NB201.architectures()), 60))
+METRICS = ("trace", "kappa", "naswot", "knas", "lambda_relative")
+SCORES = ScoreTable.of(POOL, {m: [Random(f"{m} {k}").random() for k in range(len(POOL))] for m in METRICS})
+
+
+def value(query: Query) -> Observation:
+    """A number that depends on all choices; some fail."""
+    total = sum((place + 1) * choice for place, choice in enumerate(query.architecture.choices))
+    if total % 13 == 0:
+        return Observation(None, 2.0, "diverged")
+    return Observation(float(total % 17), 2.0)
+
+
+def problem_for(name: str) -> Problem:
+    if name in MLP:
+        return Problem(get_space("mlp-3"), load("digits"), batch_size=12)
+    small = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
+    problem = Problem(NB201, load("noise:3x8x8:10"), small, small, batch_size=8)
+    return replace(problem, budget=Budget(queries=9), pool=POOL, scores=SCORES, evaluate=value)
+
+
+def count(problem: Problem, arch: Architecture) -> int:
+    return problem._cost(arch).parameters
+
+
+def search_for(name: str) -> Search[Any]:
+    if name == "restarts":
+        return Restarts(Nasi(steps=3), restarts=2, repeats=2)
+    return find_search(name)(**SMALL.get(name, {}))
+
+
+@lru_cache
+def whole(name: str) -> tuple[SearchResult, tuple[SearchStep, ...]]:
+    """A run, and the steps that were heard."""
+    heard: list[SearchStep] = []
+    result = drive(search_for(name), problem_for(name), seed=3, on_step=heard.append)
+    return result, tuple(heard)
+
+
+each = pytest.mark.parametrize("name", [*NAMES, "restarts"])
+each_class = pytest.mark.parametrize("name", NAMES)
+
+
+@each
+def test_the_same_seed_gives_the_same_answer_and_every_step_is_heard(name: str) -> None:
+    result, heard = whole(name)
+    assert result.steps == heard
+    assert drive(search_for(name), problem_for(name), seed=3) == result
+    assert result.best.space == problem_for(name).space.name
+    assert result.why.count("\n") == 0 < len(result.why)
+    expected = search_for(name).n_steps(problem_for(name))
+    assert expected is None or len(heard) <= expected
+
+
+@each
+def test_any_prefix_of_the_steps_resumes_to_the_same_result(name: str) -> None:
+    result, heard = whole(name)
+    search = search_for(name)
+    if not search.resumes:
+        return  # starts over, which the test above is about
+    for kept in {0, 1, len(heard) // 2, len(heard)}:
+        more: list[SearchStep] = []
+        assert drive(search, problem_for(name), seed=3, done=heard[:kept], on_step=more.append) == result
+        assert tuple(more) == heard[kept:]
+
+
+@each
+def test_steps_and_results_survive_json(name: str) -> None:
+    result = replace(whole(name)[0], method={"restarts": "nasi"}.get(name, name))
+    again = from_json(SearchResult, to_json(result))
+    assert again == result
+    assert [type(step) for step in again.steps] == [type(step) for step in result.steps]
+    assert all(isinstance(step, search_for(name).step_types) for step in result.steps)
+
+
+@each
+def test_limits_are_kept_or_refused_in_a_sentence(name: str) -> None:
+    search, problem = search_for(name), problem_for(name)
+    if search.limited:
+        large = NB201.architecture(*[3] * 6)
+        smaller = replace(problem, limits=Limits(max_params=count(problem, large) // 2))
+        assert not smaller.accepts(large)
+        assert smaller.accepts(drive(search, smaller, seed=0).best)
+        return
+    with pytest.raises(InputError, match=f"limits is not an option of {search.name}: it keeps none"):
+        initio.search(problem.space, search, "digits", limits={"max_params": 600})
+
+
+@each
+def test_a_space_that_cannot_be_searched_is_refused_in_a_sentence(name: str) -> None:
+    search, refused, sentences = search_for(name), [], []
+    plain = initio.space("plain", lambda width: None, width=[1, 2])  # type: ignore[arg-type, return-value]
+    for space in (NB201, get_space("nb101"), get_space("mlp-3"), plain):
+        try:
+            search.check(replace(problem_for(name), space=space))
+        except InputError as error:
+            refused.append(space.name)
+            sentences.append(str(error))
+    assert not any("\n" in sentence for sentence in sentences)
+    assert search.trains or plain.name in refused
+    assert problem_for(name).space.name not in refused
+
+
+@each_class
+def test_every_setting_is_explained_and_can_be_typed(name: str) -> None:
+    kind = find_search(name)
+    options = merged(SearchCommand, kind)  # a name that the command has itself would be refused
+    for item in fields(kind):
+        assert options[item.name].help, f"{item.name} of {name} has no line in the docstring"
+    assert (kind.__doc__ or "").splitlines()[0].endswith((".", ":", "along"))
+
+
+@each_class
+def test_it_goes_by_its_name_and_is_documented(name: str) -> None:
+    kind = find_search(name)
+    assert name in (kind.name, OWN)
+    if name != OWN:
+        assert f"`{name}`" in DOCS.read_text(), f"docs/searches.md does not tell of {name}"
+
+
+def test_a_name_that_nobody_has() -> None:
+    with pytest.raises(InputError, match="there is no search 'nassi': did you mean 'nasi'?"):
+        find_search("nassi")
+
+
+def steps_told(steps: Sequence[SearchStep]) -> list[str]:
+    return [step.told() for step in steps]
+
+
+@each
+def test_steps_have_few_words_for_those_who_wait(name: str) -> None:
+    assert all(len(text) < 80 and "\n" not in text for text in steps_told(whole(name)[0].steps))

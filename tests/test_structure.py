@@ -1,0 +1,109 @@
+"""The house keeps its order: class names stand once, imports go up the page's listing, few need torch, none Unix."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "initio"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def rooms() -> list[str]:
+    """The rooms in the order of the page: each may know those before it."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listing = page.partition("src/initio/\n")[2].partition("studies/")[0]
+    return [name.removesuffix("/").removesuffix(".py") for name in re.findall(r"^  (\w+(?:/|\.py))  ", listing, re.M)]
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The rooms that a module imports, also inside functions; what is there for type checkers alone does not count."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+        return
+    if isinstance(tree, ast.ImportFrom) and tree.module and tree.module.split(".")[0] == "initio":
+        if "." in tree.module:
+            yield tree.module.split(".")[1]
+        else:
+            yield from (alias.name for alias in tree.names)
+    if isinstance(tree, ast.Import):
+        yield from (alias.name.split(".")[1] for alias in tree.names if alias.name.startswith("initio."))
+    for child in ast.iter_child_nodes(tree):
+        yield from imported(child)
+
+
+def test_the_page_lists_every_room() -> None:
+    entries = {
+        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "py.typed")
+    }
+    assert sorted(rooms()) == sorted(entries)
+    assert len(entries) <= 20
+
+
+@pytest.mark.parametrize("name", [name for name in rooms() if name != "__init__"])
+def test_imports_go_up_the_listing(name: str) -> None:
+    order = rooms()
+    above = set(order[: order.index(name) + 1])
+    for path in FILES:
+        if room(path) == name:
+            below = set(imported(ast.parse(path.read_text(encoding="utf-8")))) - above
+            assert not below, f"{path.relative_to(ROOT)} imports {sorted(below)}, which stand below {name}"
+
+
+def test_a_class_name_stands_once() -> None:
+    homes = defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def test_conditional_expressions_are_rare() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in FILES]
+    count = sum(isinstance(node, ast.IfExp) for text in texts for node in ast.walk(ast.parse(text)))
+    lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
+    assert 1000 * count / lines <= 12
+
+
+# --- what an import costs, and where it works -------------------------------------------------------------------------
+
+
+def run_python(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_plain_data_and_the_lists_of_names_do_not_import_torch() -> None:
+    run_python(
+        "import sys, initio, initio.cli, initio.records, initio.plugins, initio.spaces, initio.networks.graphs\n"
+        "import initio.report, initio.searches\n"
+        "initio.SPACES, initio.parse('darts_v2'), initio.Architecture, initio.searches.SEARCHES\n"
+        "assert 'torch' not in sys.modules"
+    )
+
+
+def test_every_module_can_be_imported_where_unix_ends() -> None:
+    """Windows has neither fcntl nor resource: locks and memory degrade, nothing else does."""
+    modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]
+    names = [name.removesuffix(".__init__") for name in modules if not name.endswith("__main__")]
+    run_python(
+        "import importlib, sys\n"
+        "from pathlib import Path\n"
+        "import torch, joblib, sklearn, matplotlib\n"  # they look after themselves
+        "for hidden in ('fcntl', 'resource', 'pwd', 'grp', 'termios', 'pty'): sys.modules[hidden] = None\n"
+        f"for name in {names}: importlib.import_module(name)\n"
+        "from initio.files import locked, peak_bytes\n"
+        "with locked(Path(sys.modules['initio'].__file__), 'busy'): pass\n"
+        "assert peak_bytes() == 0\n"
+        "assert 'this system has none' in sys.modules['initio.cli.env'].environment()['locks']\n"
+    )
