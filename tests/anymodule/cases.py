@@ -9,10 +9,14 @@ import torch
 from torch import Tensor, nn
 
 SAMPLES, CLASSES = 4, 3
-EVERY = (
-    "grad grad_norm snip snip_printed grasp grasp_printed nasi nasi_sum fisher synflow jacob_cov naswot trace kappa "
-    "lambda_min eigen knas params"
-).split()
+EVERY = tuple(
+    name
+    for line in (
+        ("grad", "grad_norm", "snip", "snip_printed", "grasp", "grasp_printed", "nasi", "nasi_sum", "fisher"),
+        ("synflow", "jacob_cov", "naswot", "trace", "kappa", "lambda_min", "eigen", "knas", "params"),
+    )
+    for name in line
+)
 
 
 @dataclass(frozen=True)

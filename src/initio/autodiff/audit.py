@@ -1,10 +1,13 @@
 """Compares what was recorded with autograd's graph behind the output, which no operation can hide from.
 
 A function mode does not see into `torch.autograd.Function`, scripted functions or `torch.func`. The graph has their
-nodes all the same, and the edges by which parameters enter it: one that enters elsewhere than as the weight or bias of a
-recorded layer is `unknown`, and its share is left to autograd, one sample at a time. A node that no function was seen to make is
-`hidden`: tangents have not passed it. A node that is not known to treat every row of the batch on its own is `mixing`:
-gradients of single samples are then checked before they are believed (`Tape.samples`).
+nodes all the same, and the edges by which parameters enter it:
+
+- a parameter that enters elsewhere than as the weight or bias of a recorded layer is `unknown`: its share is left to
+  autograd, one sample at a time;
+- a node that no function was seen to make is `hidden`: tangents have not passed it;
+- a node that is not known to treat every row of the batch on its own is `mixing`: gradients of single samples are
+  checked before they are believed (`Tape.samples`).
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from initio.errors import InputError
 _RECORDED = frozenset({"WeightedBackward", "BatchNormalisedBackward", "AffineBackward"})
 # Elementwise, or a function of each image of its own, whatever the arguments.
 _ELEMENTWISE = """
-    Relu Add Sub Mul Div Neg Abs Exp Log Sqrt Rsqrt Pow Sin Cos Sigmoid Tanh Silu Gelu Mish Elu LeakyRelu Hardtanh Hardswish
-    Hardsigmoid Softplus Clamp ClampMin Clone Alias ToCopy Threshold AvgPool2D MaxPool2DWithIndices AdaptiveAvgPool2D
-    AdaptiveMaxPool2D UpsampleNearest2D UpsampleBilinear2D ConstantPadNd PixelShuffle NativeLayerNorm NativeGroupNorm
+    Relu Add Sub Mul Div Neg Abs Exp Log Sqrt Rsqrt Pow Sin Cos Sigmoid Tanh Silu Gelu Mish Elu LeakyRelu Hardtanh
+    Hardswish Hardsigmoid Softplus Clamp ClampMin Clone Alias ToCopy Threshold AvgPool2D MaxPool2DWithIndices
+    AdaptiveAvgPool2D AdaptiveMaxPool2D UpsampleNearest2D UpsampleBilinear2D ConstantPadNd PixelShuffle NativeLayerNorm
+    NativeGroupNorm
     """
 _BY_ROW = {f"{name}Backward{version}" for name in _ELEMENTWISE.split() for version in (0, 1)}
 _BY_ROW |= {"CopyBackwards", "PooledBackward"}
@@ -45,7 +49,7 @@ def audit(f: Tensor, recorder: Recorder, m: int, own: Mapping[int, str]) -> set[
     """
     notes, names, tangents = recorder.notes, recorder.names, recorder.tangents.edges
     reached: set[Any] = set()
-    todo = [node for node in (f.grad_fn,) if node is not None]
+    todo: list[Any] = [node for node in (f.grad_fn,) if node is not None]
     reached.update(todo)
     while todo:
         node = todo.pop()
@@ -83,7 +87,7 @@ def _keeps_rows(kind: str, node: Any, m: int) -> bool:
     if kind in _VIEWS:
         return bool(node._saved_self_sym_sizes[0] == m)
     if kind == "TransposeBackward0":
-        return 0 < node._saved_dim0 < 1 << 32 and 0 < node._saved_dim1 < 1 << 32
+        return bool(0 < node._saved_dim0 < 1 << 32 and 0 < node._saved_dim1 < 1 << 32)
     if kind == "PermuteBackward0":
         return bool(node._saved_dims[0] == 0)
     if kind not in _ALONG:

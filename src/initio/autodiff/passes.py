@@ -11,8 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from initio.autodiff.parts import Parts
 from initio.autodiff.handlers import DROPOUTS
+from initio.autodiff.parts import Parts
 from initio.autodiff.record import output, plain_arithmetic
 
 _BATCH_NORMS = {F.batch_norm}

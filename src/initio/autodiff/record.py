@@ -347,7 +347,9 @@ def _formatted(t: Tensor) -> Tensor:
 
 def output(model: nn.Module, x: Tensor) -> Tensor:
     """The model's logits (m, n), or an `InputError` that says what is wrong with them."""
-    with _named(f"the model does not take inputs of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"):
+    with _named(
+        f"the model does not take inputs of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"
+    ):
         f = model(x)
     return logits(f, len(x))
 
@@ -364,7 +366,9 @@ def logits(f: Any, m: int) -> Tensor:
     if not isinstance(f, Tensor):
         raise InputError(f"the model must return a tensor of logits, not {type(f).__name__}")
     if not f.is_floating_point():
-        raise InputError(f"the model must return logits that are real numbers, not {str(f.dtype).removeprefix('torch.')}")
+        raise InputError(
+            f"the model must return logits that are real numbers, not {str(f.dtype).removeprefix('torch.')}"
+        )
     if f.ndim == 1 and len(f) == m:
         return f[:, None]
     if f.ndim < 2 or len(f) != m or math.prod(f.shape[2:]) != 1 or not f.numel():
@@ -379,7 +383,7 @@ def _named(what: str) -> Iterator[None]:
     """Turns what goes wrong inside torch or the model into one sentence that begins with `what`."""
     try:
         yield
-    except (InputError, NoTangentError, SharedValueChangedError, MemoryError, torch.OutOfMemoryError):
+    except (InputError, CurvedError, NoTangentError, SharedValueChangedError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         reason = " ".join(str(error).split("\n")[0].split())[:200]

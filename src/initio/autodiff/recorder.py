@@ -269,8 +269,13 @@ class Recorder(TorchFunctionMode):
         return out
 
     def _changed(self, func: Any, args: Any, kwargs: Any, tangents: list[Tensor | None]) -> Any:
-        """A sum in place; the tangents of other changes, and of the values that a changed view is a part of, are lost."""
-        if func not in _ADDITIVE_IN_PLACE or kwargs or not all(isinstance(a, Tensor) for a in args) or args[0]._is_view():
+        """A sum in place; tangents of other changes, and of values that a changed view is a part of, are lost."""
+        if (
+            func not in _ADDITIVE_IN_PLACE
+            or kwargs
+            or not all(isinstance(a, Tensor) for a in args)
+            or args[0]._is_view()
+        ):
             raise NoTangentError(func.__name__)
         parts = [torch.zeros_like(a) if t is None else t for a, t in zip(args, tangents, strict=True)]
         tangent = _ADDITIVE_IN_PLACE[func](*parts)
@@ -424,15 +429,14 @@ def in_place(name: str) -> bool:
 _inside_transform = torch._C._functorch.peek_interpreter_stack
 # Functions whose forward-mode derivative is itself differentiable, and rightly so: each is tested against a double
 # backward. Torch's derivatives of others hold on to constants (statistics, factorisations), and are wrong in silence.
-_DIFFERENTIABLE_TANGENTS = frozenset(
+_SMOOTH = """
+    __rdiv__ abs add addcmul addmm affine amax amin baddbmm bmm chunk clamp clamp_min clone cos cumsum div einsum elu
+    exp expand flip gather gelu group_standardised hardswish hardtanh index_select interpolate leaky_relu linear log
+    log_softmax logsumexp masked_fill matmul max_pool1d max_pool2d max_pool3d mish mm mul narrow neg pad pixel_shuffle
+    pow prelu reciprocal relu relu6 repeat rsqrt rsub select sigmoid silu sin softmax softplus split sqrt square squeeze
+    stack standardised sub tanh unbind unflatten unsqueeze where
     """
-    __rdiv__ abs add addcmul addmm affine amax amin baddbmm bmm chunk clamp clamp_min clone cos cumsum div einsum elu exp
-    expand flip gather gelu group_standardised hardswish hardtanh index_select interpolate leaky_relu linear log
-    log_softmax logsumexp masked_fill matmul max_pool1d max_pool2d max_pool3d mish mm mul narrow neg pad pixel_shuffle pow
-    prelu reciprocal relu relu6 repeat rsqrt rsub select sigmoid silu sin softmax softplus split sqrt square squeeze stack
-    standardised sub tanh unbind unflatten unsqueeze where
-    """.split()
-)
+_DIFFERENTIABLE_TANGENTS = frozenset(_SMOOTH.split())
 _PIECEWISE_LINEAR = {F.max_pool2d, F.pad, F.leaky_relu, F.relu6, torch.zeros_like, torch.cat}
 _ADDITIVE = {
     torch.add,

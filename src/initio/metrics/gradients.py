@@ -92,12 +92,15 @@ def grasp_printed(at: Measurement) -> Value:
 def _double_backwards(at: Measurement, delta: Tensor) -> Iterator[float]:
     """⟨g_i, H_iθ⟩ for each sample i, where no tangents can be carried."""
     _ = at.double_backward  # which is checked
-    with at.second_derivatives():
-        for i in range(at.m):
-            row = _only(i, torch.ones_like(delta))
-            H = at.plain_tape.curvature(lambda f, row=row: at.loss_gradient_of(f) * row, at.direction, "frozen")
-            g = at.plain_tape.gradient(delta * row, names=H, batch_norm="frozen")
-            yield at.dot(g, H)
+    for i in range(at.m):
+        row = _only(i, torch.ones_like(delta))
+
+        def cotangent(f: Tensor, row: Tensor = row) -> Tensor:
+            return at.loss_gradient_of(f) * row
+
+        with at.second_derivatives():
+            H = at.plain_tape.curvature(cotangent, at.direction, "frozen")
+        yield at.dot(at.plain_tape.gradient(delta * row, names=H, batch_norm="frozen"), H)
 
 
 def fisher(at: Measurement) -> Value:
