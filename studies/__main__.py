@@ -18,7 +18,7 @@ MEASUREMENTS: list[tuple[str, ...]] = [
     ("nasi_speed",),
     ("infinite_width",),
 ]
-WITH_DATA: list[tuple[str, ...]] = [("check_networks",)]
+WITH_DATA: list[tuple[str, ...]] = [("check_networks",), ("same_values",)]
 
 
 def main() -> int:

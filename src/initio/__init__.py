@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from initio.runs.optimise import optimise as optimise
     from initio.runs.search import search as search
     from initio.scores.model import score as score
+    from initio.scores.table import ScoreTable as ScoreTable
     from initio.searches import Limits as Limits
     from initio.searches import Problem as Problem
     from initio.searches import QuerySearch as QuerySearch
@@ -76,6 +77,7 @@ _HOME = {  # public name -> module and name there
     "noise": "initio.data:noise",
     "load": "initio.runs.folder:load",
     "score": "initio.scores.model:score",
+    "ScoreTable": "initio.scores.table:ScoreTable",
 }
 
 __all__ = sorted(_HOME)

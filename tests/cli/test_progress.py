@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from initio.cli.progress import Reporter
+from initio.cli.progress import Reporter, SearchReporter
+from initio.runs.search import search
 from initio.training import TrainingProgress
 
 SHOWN = re.compile(r"scoring: 1 of 3, \d+ s left, leading")
@@ -56,6 +57,28 @@ def test_what_was_done_before_does_not_make_the_rest_fast(monkeypatch: pytest.Mo
     reporter.show("steps", 90, 100)
     now = 8.0
     assert reporter.state("steps", 92, 100) == "92 of 100, 32 s left"
+
+
+@pytest.mark.usefixtures("talkative")
+def test_a_search_tells_its_steps_and_who_leads(capsys: pytest.CaptureFixture[str]) -> None:
+    size = {"channels": 2, "cells": 1, "pixels": 8, "batch_size": 8}
+    with SearchReporter() as reporter:
+        search(
+            "nb201",
+            steps=3,
+            restarts=2,
+            **size,
+            on_step=reporter.step,
+            on_progress=reporter.progress,  # type: ignore[arg-type]
+        )
+        reporter.progress("a note")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("run in ")
+    assert re.fullmatch(r"step: 1 of 8, restart 1, T \S+", lines[1])
+    assert re.fullmatch(r"step: 3 of 8, .* left, restart 1, T \S+, leading: \d \w+.*", lines[3])
+    assert "restart 1, finalist" in lines[4]
+    assert "step: 8 of 8, 0 s left, restart 2, finalist" in lines[8]
+    assert lines[9] == "a note"
 
 
 @pytest.mark.usefixtures("talkative")

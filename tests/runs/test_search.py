@@ -100,6 +100,9 @@ def test_the_best_trained_is_chosen_and_an_interrupted_run_ends_alike(tmp_path: 
     again = initio.search("nb201", "hnas", "digits", resume=True, **call)
     assert [step.value for step in again.steps] == [step.value for step in whole.steps]  # type: ignore[attr-defined]
     assert again.best == whole.best == initio.load(tmp_path / "parts").best
+    assert initio.search("nb201", "hnas", "digits", resume=True, **call) == again  # finished: read, not run
+    with pytest.raises(InputError, match="the run was started with queries 2, not 3"):
+        initio.search("nb201", "hnas", "digits", resume=True, **{**call, "queries": 3})
 
 
 def test_cells_of_nb1shot1_find_the_scores_of_their_networks() -> None:

@@ -112,11 +112,17 @@ def test_files_that_are_not_the_surrogate(tmp_path: Path) -> None:
         weights = dict(file)
     for change, text in [
         ({"epoch_scale": None}, "it has no array 'epoch_scale'"),
-        ({"epoch_scale": np.array("1")}, "epoch_scale in .*w.npz should be numbers, not <U1"),
-        ({"runtime_shift": np.zeros(3)}, r"runtime_shift in .* should be single numbers, not \(3,\)"),
+        ({"epoch_scale": np.array("1")}, r"epoch_scale in .*w.npz should be numbers of shape \(\), not <U1"),
+        ({"runtime_shift": np.zeros(3)}, r"runtime_shift in .* should be numbers of shape \(\), not float64 of \(3,\)"),
         ({"embed_07": np.zeros((2, 10))}, "embed_07 in .* has 2 rows, its codes need more"),
-        ({"embed_07": np.zeros((8, 9))}, r"wide.0.weight in .* should be any x 336 numbers, not \(2, 337\)"),
-        ({"deep.1.1.bias": np.zeros(511)}, r"deep.1.1.bias in .* should be 512 numbers, not \(511,\)"),
+        (
+            {"embed_07": np.zeros((8, 9))},
+            r"wide.0.weight in .* shape \(any, 336\), not float32 of \(2, 337\)",
+        ),
+        (
+            {"deep.1.1.bias": np.zeros(511)},
+            r"deep.1.1.bias in .* shape \(512,\), not float64 of \(511,\)",
+        ),
         ({"wide.0.bias": np.full(2, np.nan)}, "wide.0.bias in .* holds a value that is not a finite number"),
         ({"wide.0.weight": None}, "the surrogate's weights lack a branch"),
     ]:

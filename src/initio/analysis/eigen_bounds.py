@@ -1,9 +1,8 @@
 """What Eigen-NAS proves about λ_min of the infinite-width NTK, computed for one architecture and one batch.
 
-Zhu et al., "Generalization properties of NAS under activation and skip connection search", 2022: Theorem 1 (infinite
-width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_min ≤ mean diagonal ≤ ‖K‖_F of section
-5.2. Constants that the paper leaves inside Θ and O are taken as 1, so these bounds fix an order, not a number. Two
-remarks:
+Theorem 1 (infinite width), Theorem 2 (finite width), Theorem 3 (generalisation), and the chain λ_min ≤ mean diagonal
+≤ ‖K‖_F of section 5.2 [Eigen-NAS]. Constants that the paper leaves inside Θ and O are taken as 1, so these bounds fix
+an order, not a number. Two remarks:
 
 - Theorem 1's lower bound grows like N/d. That is λ_min of the d x d covariance times N; the N x N matrix XXᵀ has rank
   d, so for N > d the step from one to the other needs more. `EigenBounds.schur` is what the argument gives without that

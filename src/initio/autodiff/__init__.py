@@ -13,9 +13,13 @@
     Tape: f, perhaps ḟ, and autograd's graph; every question is one backward pass of it  record.py
          gradient, input_gradient, visit, dual_gradient, visit_dual, watched_gradients
 
-**A backward pass.** The tape sets its `Switch` (what the pass is for), calls `torch.autograd.grad`, and sets it back.
-The recorded functions read the switch: which parameters are wanted, whether batch statistics are constants, who wants
-to see layers. They leave g there in a dual pass, where autograd itself returns Hv.
+**A backward pass.** The tape sets its `Switch` (switch.py: what the pass is for), calls `torch.autograd.grad`, and sets
+it back. The recorded functions read the switch: which parameters are wanted, whether batch statistics are constants,
+who wants to see layers. They leave g there in a dual pass, where autograd itself returns Hv.
+
+**Two passes.** The direction v = g takes one pass that gives g and a second one along it. A `Recall` (switch.py) that
+both are given holds what the functions of the first computed, and the loss gradients δ that met them; the second sends
+back δ̇ alone. Where an operation is neither recorded nor piecewise linear, the second pass does without.
 
 **Who holds what.** A tape holds its leaves, its output and hence the graph. The graph's functions hold a `Use`: the
 layer's names and map, its motion, and the switch; never the tape nor the recorder. Tangents live in a table beside the

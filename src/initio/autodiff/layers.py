@@ -63,11 +63,18 @@ class Geometry:
         if flipped is None:
             return self._backward(delta, x, weight, (True, False, False))[0]
         reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
-        return Geometry(self.stride, tuple(reach), self.dilation).apply(delta, flipped)
+        return Geometry(self.stride, tuple(reach), self.dilation, self.groups).apply(delta, flipped)
 
-    def flipped(self, weight: Tensor) -> Tensor | None:
-        """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one."""
-        if self.groups != 1 or set(self.stride) != {1}:
+    def flipped(self, weight: Tensor, depthwise: bool = False) -> Tensor | None:
+        """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one.
+
+        Also those of a depthwise convolution, if asked: up to four times faster, but rounded otherwise than by torch.
+        """
+        if set(self.stride) != {1}:
+            return None
+        if depthwise and self.groups == len(weight) and weight.shape[1] == 1:
+            return weight.flip(tuple(range(2, weight.ndim)))
+        if self.groups != 1:
             return None
         flipped = weight.flip(tuple(range(2, weight.ndim))).transpose(0, 1)
         if flipped.ndim == 4:

@@ -123,7 +123,7 @@ def _input_cotangent(ctx: Any, x: Tensor, weight: Tensor, delta_dot: Tensor | No
     if motion.own_weight:
         delta_dot = plus(delta_dot, delta)
     elif motion.weight is not None:
-        out = geometry.transpose(delta, x, motion.weight)
+        out = geometry.transpose(delta, x, motion.weight, geometry.flipped(motion.weight, ctx.use.memo is not None))
     if delta_dot is not None:
         out = plus(geometry.transpose(delta_dot, x, weight, flipped), out)
     return out
@@ -131,7 +131,7 @@ def _input_cotangent(ctx: Any, x: Tensor, weight: Tensor, delta_dot: Tensor | No
 
 def _flipped(ctx: Any, weight: Tensor) -> Tensor | None:
     if ctx.flipped is None:
-        ctx.flipped = ctx.use.layer.geometry.flipped(weight)
+        ctx.flipped = ctx.use.layer.geometry.flipped(weight, depthwise=ctx.use.memo is not None)
     return ctx.flipped  # type: ignore[no-any-return]
 
 

@@ -134,8 +134,8 @@ class SearchCommand:
                 raise InputError(f"{option} needs the folder of a run, not an empty name")
             if text is not None:
                 return Path(text)
-        method = self.method.rpartition(":")[2].lower()
-        stem = Path("runs") / f"{self.space}-{method}-seed{self.seed}"
+        space, method = (name.rpartition(":")[2].lower() for name in (self.space, self.method))  # one's own: its class
+        stem = Path("runs") / f"{space}-{method}-seed{self.seed}"
         taken = (stem.with_name(f"{stem.name}-{number}") for number in range(2, 10_000))
         return next(folder for folder in (stem, *taken) if not folder.exists())
 

@@ -150,9 +150,9 @@ class _Work:
         if not (resume and run.plan_path.is_file()):
             self._check()
             return self._into(RunFolder.start(folder, self.plan))
-        if run.finished:
-            return run.result()
         _same(run.plan(), self.plan)
+        if run.finished:
+            return replace(run.result(), home=self.problem.space)
         return self._into(run)
 
     def _check(self) -> None:
@@ -220,7 +220,7 @@ class _Work:
         from initio.scores.pool import ScoringJob, pool_table, sample, score_pool
         from initio.scores.store import Store
 
-        space, seed = self.problem.graphs, self.plan.seed
+        space, seed = self.problem.space, self.plan.seed
         connected = [arch for arch in sample(space, self.plan.pool or 0, seed) if space.connected(arch)]
         job = ScoringJob(space, self.problem.batch(seed), METRICS, self.problem.network, Options(), seed)
         with Store(folder / "scores.db") as store:

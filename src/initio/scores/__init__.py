@@ -1,1 +1,1 @@
-"""Scores: of one model, of many, where they are kept, and as a table."""
+"""Scores: of one model (`model`), of many (`pool`), where they are kept (`store`), and as one table (`table`)."""

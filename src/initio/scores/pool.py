@@ -144,13 +144,6 @@ class ScoringProgress:
             return 0.0
         return self.done / self.seconds
 
-    @property
-    def left(self) -> float | None:
-        """Seconds to the end, None as long as nobody can tell."""
-        if self.rate == 0:
-            return None
-        return (self.total - self.done) / self.rate
-
 
 # --- which architectures -----------------------------------------------------
 

@@ -81,7 +81,7 @@ class Store:
     """An open store; use it in a `with` block.
 
     >>> import tempfile
-    >>> score = Evaluation(Architecture("nb201", (3, 0, 1, 0, 2, 4)), "kappa", math.inf, seed=0, flag="singular")
+    >>> score = Evaluation(Architecture("nb201", (3, 0, 1, 0, 2, 4)), "kappa", float("inf"), seed=0, flag="singular")
     >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "scores.db") as store:
     ...     store.put([score])
     ...     list(store.evaluations()) == [score]

@@ -106,7 +106,7 @@ class Problem:
     def graphs(self) -> GraphSpace:
         """The space, whose networks must be described as data."""
         if not isinstance(self.space, GraphSpace):
-            raise InputError(f"{self.space.name} has a builder and no graphs: take a search that trains")
+            raise InputError(f"{self.space.name} has a builder and no graphs: take a search that learns from trainings")
         return self.space
 
     def build(self, arch: Architecture, seed: int) -> nn.Module:

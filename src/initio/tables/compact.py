@@ -20,7 +20,7 @@ from initio.records import Architecture
 from initio.spaces import GraphSpace
 
 DATA_FOLDER = "INITIO_DATA"  # the environment variable that names the folder of tables and data
-NUMBERS, WHOLE = "fiu", "iu"  # kinds of numpy types
+KINDS = {"numbers": "fiu", "whole numbers": "iu"}  # of numpy types
 
 Row = tuple[int, Architecture, Architecture]  # number, architecture as written, its canonical representative
 
@@ -45,12 +45,11 @@ class Arrays:
 
     def column(self, name: str, length: int) -> np.ndarray:
         """So many numbers, as float64."""
-        return self._checked(name, NUMBERS, (length,), f"{length:,} numbers").astype(np.float64)
+        return self._checked(name, "numbers", (length,)).astype(np.float64)
 
     def whole(self, name: str, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
         """Whole numbers from `low` to `high`."""
-        wanted = f"whole numbers of shape {shape}"
-        values = self._checked(name, WHOLE, shape, wanted)
+        values = self._checked(name, "whole numbers", shape)
         if values.size and not low <= int(values.min()) <= int(values.max()) <= high:
             raise InputError(
                 f"{name} in {self.path} has numbers from {values.min()} to {values.max()}, "
@@ -58,30 +57,29 @@ class Arrays:
             )
         return values
 
-    def length(self, name: str) -> int:
-        """How many rows an array has, which must be at least one."""
-        values = self._checked(name, NUMBERS)
-        if not values.ndim or not len(values):
-            raise InputError(f"{name} in {self.path} has no rows")
-        return len(values)
-
-    def numbers(self, name: str, *shape: int | None) -> np.ndarray:
+    def finite(self, name: str, *shape: int | None) -> np.ndarray:
         """Finite numbers of this shape, as float64; None stands for any length."""
-        values = self._checked(name, NUMBERS)
-        if len(shape) != values.ndim or any(n not in (None, m) for n, m in zip(shape, values.shape, strict=True)):
-            lengths = " x ".join(map(str, shape)).replace("None", "any")
-            raise InputError(f"{name} in {self.path} should be {lengths or 'single'} numbers, not {values.shape}")
+        values = self._checked(name, "numbers", shape)
         if not np.isfinite(values).all():
             raise InputError(f"{name} in {self.path} holds a value that is not a finite number")
         return values.astype(np.float64)
 
-    def _checked(self, name: str, kinds: str, shape: tuple[int, ...] | None = None, wanted: str = "") -> np.ndarray:
+    def length(self, name: str) -> int:
+        """How many rows an array has, which must be at least one."""
+        values = self.by_name.get(name, np.zeros(1))
+        if not values.ndim or not len(values):
+            raise InputError(f"{name} in {self.path} has no rows")
+        return len(values)
+
+    def _checked(self, name: str, what: str, shape: tuple[int | None, ...]) -> np.ndarray:
         if name not in self.by_name:
             raise InputError(f"{self.path} is not a table of this benchmark: it has no array {name!r}")
         values = self.by_name[name]
-        if values.dtype.kind not in kinds or values.shape != (shape or values.shape):
+        fits = len(shape) == values.ndim and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))
+        if values.dtype.kind not in KINDS[what] or not fits:
+            wanted = str(shape).replace("None", "any")
             raise InputError(
-                f"{name} in {self.path} should be {wanted or 'numbers'}, not {values.dtype} of shape {values.shape}"
+                f"{name} in {self.path} should be {what} of shape {wanted}, not {values.dtype} of {values.shape}"
             )
         return values
 
@@ -140,7 +138,7 @@ class CompactTable:
         one_each = [
             name
             for name, values in self.arrays.by_name.items()
-            if values.shape == (self.length,) and values.dtype.kind in NUMBERS
+            if values.shape == (self.length,) and values.dtype.kind in KINDS["numbers"]
         ]
         return tuple(sorted({*one_each} - {"adj_bits", "hash64"}))
 

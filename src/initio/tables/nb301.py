@@ -60,21 +60,21 @@ class Surrogate:
     def weights(self) -> dict[str, np.ndarray]:
         """All arrays, in double precision; each layer takes in what the one before it gives out."""
         arrays = Arrays.read(self.path)
-        weights = {name: arrays.numbers(name) for name in ("epoch_scale", "runtime_scale", "runtime_shift")}
+        weights = {name: arrays.finite(name) for name in ("epoch_scale", "runtime_scale", "runtime_shift")}
         inputs = 1  # the epoch
         for k, codes in enumerate(self.codes.values()):
             name = f"embed_{k:02}"
-            weights[name] = arrays.numbers(name, None, None)
+            weights[name] = arrays.finite(name, None, None)
             if len(weights[name]) <= max(codes.values()):
                 raise InputError(f"{name} in {self.path} has {len(weights[name])} rows, its codes need more")
             inputs += weights[name].shape[1]
         for layers in _layers(arrays).values():
             width = inputs
             for layer in layers:
-                weights[f"{layer}.weight"] = arrays.numbers(f"{layer}.weight", None, width)
+                weights[f"{layer}.weight"] = arrays.finite(f"{layer}.weight", None, width)
                 width = len(weights[f"{layer}.weight"])
-                weights[f"{layer}.bias"] = arrays.numbers(f"{layer}.bias", width)
-            arrays.numbers(f"{layers[-1]}.bias", 2)
+                weights[f"{layer}.bias"] = arrays.finite(f"{layer}.bias", width)
+            arrays.finite(f"{layers[-1]}.bias", 2)
         return weights
 
     @cached_property

@@ -61,7 +61,10 @@ class TeNas(QuerySearch):
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Prunes, then asks for what is left."""
-        weights = self.weights(problem.graphs, problem.data or load(NOISE), seed)
+        data = problem.data
+        if data is None:
+            data = load(NOISE)
+        weights = self.weights(problem.graphs, data, seed)
         yield Query(problem.member(problem.space.decode(weights)) or _heaviest(problem, weights))
         return None
 
