@@ -631,7 +631,6 @@ _INVISIBLE = {
     "tensor_subclass": lambda h, w: (h.as_subclass(_Named) @ w).as_subclass(Tensor),
     "enable_grad": lambda h, w: _enabled(h, w),
     "custom_operator": lambda h, w: _twice(h) @ w,
-    "hook_on_a_value": lambda h, w: _hooked(h @ w),
     "retain_grad": lambda h, w: _retained(h @ w),
 }
 
@@ -701,6 +700,7 @@ OPERATIONS: tuple[Case, ...] = (
     *(on_values(name, op, refused="computed once more") for name, op in _CHECKPOINTS.items()),
     on_values("once_differentiable", lambda h, w: _Once.apply(h, w), flagged=("grasp", "grasp_printed")),
     on_values("straight_through", lambda h, w: _StraightThrough.apply(h) @ w, flagged=("grasp", "grasp_printed")),
+    on_values("hook_on_a_value", lambda h, w: _hooked(h @ w), flagged=("grasp", "grasp_printed")),
     on_values("heaviside", lambda h, w: torch.heaviside(h, w[0].detach()) * (h @ w), refused="heaviside"),
     *(on_values(name, op, flagged=_PER_SAMPLE) for name, op in _COUPLED.items()),
 )

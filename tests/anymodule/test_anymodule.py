@@ -169,7 +169,9 @@ def judged(name: str, truth: dict[str, float], dtype: str) -> Iterator[tuple[str
 
 @pytest.mark.parametrize("name", CASES)
 def test_right_or_says_that_it_is_not(name, record_property):
-    truth, counts, problems = oracle(name, parameters(name)), Counter[str](), []
+    counts, problems = Counter[str](), []
+    with configured(1, True):
+        truth = oracle(name, parameters(name))
     for dtype, threads, compiled in configurations(name):
         with configured(threads, compiled):
             for said, problem in judged(name, truth, dtype):
