@@ -88,8 +88,8 @@ class Metric:
     """One metric: what it is, where it comes from, and the function that reads it off a measurement.
 
     `needs` names what has to be computed: `labels`, `gradients`, `second order`, `kernel`, `codes`, `input gradients`,
-    `per-sample gradients`, `forward passes`, `timing`. Metrics that need `timing` differ from run to run and are
-    left out of `all`.
+    `per-sample gradients`, `forward passes`, `counting`, `timing`. Metrics that need `timing` differ from run to run
+    and are left out of `all`.
     """
 
     name: str
