@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
