@@ -149,9 +149,12 @@ def layerwise(
     if hooked:
         mode = "coupled"
     accumulator = _Accumulator(tape, theta, parameterisation, hooked, chunk)
-    tape.visit(cotangent, accumulator, mode, accumulator.theta)
-    K = accumulator.finish()
-    slow = sorted(accumulator.theta & tape.notes.unknown)
+    slow = sorted(accumulator.theta)
+    K = torch.zeros(len(tape.x), len(tape.x), dtype=torch.float64)
+    if tape.samples == "apart":
+        tape.visit(cotangent, accumulator, mode, accumulator.theta)
+        K = accumulator.finish()
+        slow = sorted(accumulator.theta & tape.notes.unknown)
     if slow:
         K = K + one_by_one(tape, cotangent, mode, slow, parameterisation, chunk)
     return K
