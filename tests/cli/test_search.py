@@ -118,7 +118,7 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["nb201", "--out", ""], "--out needs the folder of a run, not an empty name"),
         (["nb201", "--resume", "run"], "--resume goes on with the run's own settings: leave out --space"),
         (["--resume", "run", "--steps", "4"], "--resume goes on with the run's own settings: leave out --steps"),
-        (["nb201", "--nu-0", "-1", "--method", "nasi-literal"], "nu_0 must be positive, not -1.0"),
+        (["nb201", "--nu-0", "-1", "--method", "nasi-literal"], "nu_0 must be a positive number, not -1.0"),
         (["nb201", "--nu-0", "5"], "--nu-0 is not an option of initio search with nasi"),
         (["mlp", "--method", "lambda-min", "--restarts", "2"], "restarts is not an option of lambda-min"),
         (["mlp", "--method", "lambda-min", "--max-params", "2k"], "max_params is not an option of lambda-min"),
