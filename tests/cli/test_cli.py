@@ -107,8 +107,10 @@ def test_show_reads_files_and_run_folders(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "arch.json").write_text(to_json(arch))
     (tmp_path / "arch.txt").write_text(CELL + "\n")
     (tmp_path / "result.json").write_text(to_json(SearchResult("m", "nb201", 0, (arch,))))
-    for name in ("arch.json", "arch.txt", "result.json", "."):
-        assert CELL in run(capsys, "show", str(tmp_path / name))
+    for name, is_run in (("arch.json", False), ("arch.txt", False), ("result.json", True), (".", True)):
+        facts = json.loads(run(capsys, "show", str(tmp_path / name), "--json"))
+        assert facts["notation"] == CELL
+        assert ("method" in facts) == is_run
 
 
 def test_config_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

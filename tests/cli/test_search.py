@@ -308,6 +308,27 @@ def test_an_interrupted_search_says_how_to_go_on(
     assert f"go on with: initio search --resume '{tmp_path / 'my run'}'" in said
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_the_demo_is_the_search_without_options(
+    taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    def search(space: str = "darts", method: str = "nasi", data: str = "noise", **more: object) -> str:
+        calls.append((space, method, data, more["seed"], more["folder"]))
+        return "the result"
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("initio.runs.search.search", search)
+    folder = Path("runs", "darts-nasi-seed3" + "-2" * taken)
+    if taken:
+        Path("runs", "darts-nasi-seed3").mkdir(parents=True)
+    for command in ("demo", "search"):
+        assert main([command, "--seed", "3"]) == 0
+    assert calls == [("darts", "nasi", "noise", 3, folder)] * 2
+    assert f"the result\nrun     {folder}  (draw it again: initio show {folder})" in capsys.readouterr().out
+
+
 def test_nothing_is_chosen_when_every_reward_is_undone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["search", "nb201", *SMALL, "--method", "nasi-literal", "--nu", "1e-9", "--out", str(tmp_path / "run")]
     assert main(argv) == 2

@@ -107,9 +107,7 @@ class BenchCommand:
         from initio.runs.compare import BenchSetup
         from initio.searches import Budget
 
-        queries = self.queries
-        if queries is None and self.seconds is None:
-            queries = 20
+        queries = 20 if self.queries is None and self.seconds is None else self.queries
         where = tuple(sorted(pairs("--where", self.where).items()))
         return BenchSetup(
             self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where

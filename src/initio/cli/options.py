@@ -26,7 +26,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
@@ -165,8 +165,8 @@ def options_of(cls: type[Any]) -> dict[str, Option]:
         raise InputError(f"the annotations of {cls.__name__} name {error.name}: import it for running, too") from None
     made = {}
     for field in (field for field in fields(cls) if field.init):
-        kinds, several = _kinds(types[field.name])
-        default, name = _default(field), field.name
+        name, (kinds, several) = field.name, _kinds(types[field.name])
+        default = field.default if field.default_factory is MISSING else field.default_factory()
         if kinds:
             word = default is MISSING or name == first
             made[name] = Option(name, kinds, default, several, helps.get(name, ""), word, short.get(name))
@@ -178,10 +178,6 @@ def options_of(cls: type[Any]) -> dict[str, Option]:
 def defaults(cls: type[Any]) -> dict[str, Any]:
     """Of the options that have one."""
     return {o.name: o.default for o in options_of(cls).values() if o.default is not MISSING}
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _kinds(annotation: Any) -> tuple[tuple[Any, ...], bool]:
@@ -224,9 +220,10 @@ def parser(command: type[Any], *more: type[Any], prog: str = "initio", words: bo
     in the help alone: argparse would give one that may be left out to the first place where it could have stood.
     """
     leading = [option for option in merged(command, *more, prog=prog).values() if option.word]
+    places = [o.name.upper() if o.default is MISSING else f"[{o.name.upper()}]" for o in leading]
     made = argparse.ArgumentParser(
         prog=prog,
-        usage=" ".join([prog, *map(_placeholder, leading), "[options]"]),
+        usage=" ".join([prog, *places, "[options]"]),
         description=introduction(command),
         add_help=False,
         allow_abbrev=False,
@@ -284,10 +281,6 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> None:
         for name in dict.fromkeys(spellings):
             group.add_argument(name, dest=option.name, action=action, help=text, **how)
             text = argparse.SUPPRESS
-
-
-def _placeholder(option: Option) -> str:
-    return option.name.upper() if option.default is MISSING else f"[{option.name.upper()}]"
 
 
 def _title(part: type[Any]) -> str:

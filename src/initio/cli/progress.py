@@ -76,13 +76,11 @@ class Reporter:
     def state(self, task: str, done: int, total: int | None, text: str = "") -> str:
         """How far, how much longer, and what there is to say."""
         start, first = self.began[task]
-        parts = [f"{done:,}"]
-        if total is not None:
-            parts = [f"{done:,} of {total:,}"]
-            if done > first:
-                left = (time.monotonic() - start) / (done - first) * (total - done)
-                parts.append(f"{duration(left)} left")
-        return ", ".join([*parts, *filter(None, [text])])
+        parts = [f"{done:,}" if total is None else f"{done:,} of {total:,}"]
+        if total is not None and done > first:
+            left = (time.monotonic() - start) / (done - first) * (total - done)
+            parts.append(f"{duration(left)} left")
+        return ", ".join(filter(None, [*parts, text]))
 
     def note(self, sentence: str) -> None:
         """Something that the user should know, and that stays."""

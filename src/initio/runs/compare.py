@@ -254,19 +254,15 @@ def summarise(outcomes: Sequence[Outcome]) -> list[Summary]:
 
 def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
     columns = [column for column in runs[0].report if all(column in run.report for run in runs)]
-    regrets, ranks = [run.regret for run in runs], [run.rank for run in runs]
-    regret = in_top_two = None
-    if None not in regrets:
-        regret = float(np.mean(cast("list[float]", regrets)))
-    if None not in ranks:
-        in_top_two = sum(rank <= 2 for rank in cast("list[int]", ranks))
+    regrets = [run.regret for run in runs if run.regret is not None]
+    ranks = [run.rank for run in runs if run.rank is not None]
     return Summary(
         search=name,
         seeds=len(runs),
         report={column: _mean_std([run.report[column] for run in runs]) for column in columns},
         validation=_mean_std([run.validation for run in runs]),
-        regret=regret,
-        in_top_two=in_top_two,
+        regret=float(np.mean(regrets)) if len(regrets) == len(runs) else None,
+        in_top_two=sum(rank <= 2 for rank in ranks) if len(ranks) == len(runs) else None,
         queries=float(np.mean([run.queries for run in runs])),
         found_at=float(np.median([run.found_at for run in runs])),
         published_seconds=float(np.mean([run.published_seconds for run in runs])),
