@@ -28,7 +28,7 @@ def grad(at: Measurement) -> Value:
 
 def grad_norm(at: Measurement) -> Value:
     """Σ over layers of ‖g_layer‖₂, weights of convolutions and linear layers only."""
-    weights = {n: t for n, t in at.g.items() if is_weight(n, t)}
+    weights = {n: t for n, t in at.g.items() if is_weight(t)}
     total = sum(math.sqrt(at.dot({n: t}, {n: t})) for n, t in weights.items())
     return at.with_doubt(total, _no_gradient(at))
 

@@ -14,7 +14,7 @@ def synflow(at: Measurement) -> Value:
     R, g, parameters = positive_flow(at.model, tuple(at.x.shape[1:]))
     if not math.isfinite(R):
         raise UndefinedValue("the summed output exceeds float64")
-    total = sum(float((parameters[n] * t).abs().sum()) for n, t in g.items() if is_weight(n, t))
+    total = sum(float((parameters[n] * t).abs().sum()) for n, t in g.items() if is_weight(t))
     if not math.isfinite(total):
         raise UndefinedValue("the sum exceeds float64")
     if total == 0:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initio.errors import InputError
 from initio.networks.graphs import NetworkSettings, Op
 
 
@@ -134,15 +133,6 @@ class DropPath(nn.Module):
         keep = 1 - self.probability
         mask = torch.empty(len(x), 1, 1, 1, dtype=x.dtype, device=x.device).bernoulli_(keep)
         return x * mask / keep
-
-
-def set_drop_path(model: nn.Module, probability: float) -> None:
-    """Sets every `DropPath` of a network that was built with `drop_path` > 0, as recipes do epoch by epoch."""
-    paths = [module for module in model.modules() if isinstance(module, DropPath)]
-    if not paths:
-        raise InputError("the network has no drop-path: build it with drop_path > 0")
-    for path in paths:
-        path.probability = probability
 
 
 class FactorizedReduce(nn.Module):

@@ -101,9 +101,7 @@ def parse(text: str) -> Architecture:
                 error = error or why
     if error:
         raise error
-    shown = text
-    if len(text) > 60:
-        shown = text[:57] + "..."
+    shown = text if len(text) <= 60 else text[:57] + "..."
     raise InputError(
         f"{shown!r} is not an architecture: give an nb201 string, Genotype(...), ModelSpec(...), mlp:..., "
         f"or a published cell ({', '.join(ZOO)})"

@@ -97,9 +97,7 @@ def on_paths(parents: Parents) -> int:
     for v in reversed(range(1, len(parents))):
         if live >> v & 1:
             live |= parents[v] & ahead
-    if not live & 1:
-        return 0
-    return live
+    return live if live & 1 else 0
 
 
 def cut(parents: Parents, ops: Ops) -> tuple[Parents, Ops]:
@@ -166,9 +164,7 @@ def _renamed(mask: int, order: Order) -> int:
         if mask >> v & 1:
             column |= 1 << place
             mask ^= 1 << v
-    if mask:
-        return 1 << MAX_VERTICES
-    return column
+    return 1 << MAX_VERTICES if mask else column
 
 
 _smallest_cached = lru_cache(maxsize=1 << 14)(_smallest)

@@ -78,17 +78,9 @@ def python_source(arch: Architecture, settings: NetworkSettings) -> str:
     return written(lambda size: space.network(arch, size), settings, title, space.format(arch))
 
 
-def _notation(arch: Architecture, settings: NetworkSettings) -> str:
-    return f"{get_space(arch.space).format(arch)}\n"
-
-
-def _json(arch: Architecture, settings: NetworkSettings) -> str:
-    return f"{to_json(arch)}\n"
-
-
 TEXTS: dict[str, Callable[[Architecture, NetworkSettings], str]] = {
-    "genotype": _notation,
-    "json": _json,
+    "genotype": lambda arch, _: f"{get_space(arch.space).format(arch)}\n",
+    "json": lambda arch, _: f"{to_json(arch)}\n",
     "python": python_source,
 }
 WITH_WEIGHTS = ("onnx", "torchscript")

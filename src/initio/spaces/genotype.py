@@ -170,9 +170,7 @@ def edge_op(kind: str, c: int, *, halves: bool) -> Op:
 def begin_cell(widths: tuple[int, int], c: int, reduced: bool) -> tuple[Builder, list[int]]:
     """A cell with its two inputs brought to c channels and one resolution."""
     cell = Builder(2)
-    first = Op("relu_conv_1x1", widths[0], c)
-    if reduced:
-        first = Op("factorized_reduce", widths[0], c, 2)
+    first = Op("factorized_reduce", widths[0], c, 2) if reduced else Op("relu_conv_1x1", widths[0], c)
     return cell, [cell("input_0", first, 0), cell("input_1", Op("relu_conv_1x1", widths[1], c), 1)]
 
 
@@ -233,9 +231,9 @@ def _keywords(text: str) -> dict[str, object]:
         raise InputError(f"a genotype has at most {MAX_TEXT} characters, not {len(text)}")
     example = "Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=[2, ...], reduce=[...], reduce_concat=[...])"
     try:
-        call = ast.parse(text.strip(), mode="eval").body
+        call: ast.expr | None = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"a genotype is written {example}") from None
+        call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "Genotype" or call.args:
         raise InputError(f"a genotype is written {example}")
     return {keyword.arg or "**": _literal(keyword.arg or "**", keyword.value) for keyword in call.keywords}
