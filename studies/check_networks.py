@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -15,8 +15,8 @@ from random import Random
 import numpy as np
 
 from initio.networks.cost import count
-from initio.spaces import DARTS, NB101, NB201, SPACES, ZOO, NetworkSettings
-from initio.spaces.dags import from_bits, graph_hash
+from initio.spaces import DARTS, NB101, NB201, SPACES, ZOO, NetworkSettings, dags
+from initio.spaces.modelspec import Matrix, Ops
 from initio.spaces.nb1shot1 import NB1Shot1Space
 from initio.spaces.nb201 import EDGES, OPS, graph_key
 
@@ -79,11 +79,25 @@ def nb201_classes() -> Iterator[Check]:
     yield "nb201 distinct cells as graphs", len(set(map(graph_key, everything))), 5260
 
 
+def from_bits(n_vertices: int, adj_bits: int, ops: Sequence[int]) -> tuple[Matrix, Ops]:
+    """The cell packed in a row of a table: bit k is the k-th pair (i, j) for j in 0..n-1 for i in 0..j-1.
+
+    Operations beyond the vertices (the table pads with -1) are ignored.
+
+    >>> from_bits(3, 0b101, [2, -1, -1, -1, -1])
+    (((0, 1, 0), (0, 0, 1), (0, 0, 0)), (2,))
+    """
+    parents = dags.unpacked(int(adj_bits), int(n_vertices))
+    return dags.matrix_of(parents), tuple(int(op) for op in ops[: n_vertices - 2])
+
+
 def nb101_hashes(data: Path) -> Iterator[Check]:
     table = np.load(data / "nb101.npz", allow_pickle=False)
     published = np.load(data / "nb101_hash64.npz", allow_pickle=False)["hash64"]
     rows = zip(table["n_vertices"].tolist(), table["adj_bits"].tolist(), table["ops"].tolist(), strict=True)
-    ours = np.array([int(graph_hash(*from_bits(*row))[:16], 16) for row in rows], dtype=np.uint64)
+    ours = np.array(
+        [int(NB101.graph_hash(NB101.from_matrix(*from_bits(*row)))[:16], 16) for row in rows], dtype=np.uint64
+    )
     yield "nb101 graph hash", int((ours == published).sum()), len(published)
 
 

@@ -89,13 +89,9 @@ def cotangents(f: Tensor, y: Tensor, reduction: Reduction) -> list[Tensor]:
 class _Accumulator:
     """Adds up K = Σ_layers G Gᵀ while a backward pass visits the layers."""
 
-    def __init__(
-        self, tape: Tape, theta: frozenset[str], parameterisation: Parameterisation, weights_only: bool, chunk: int
-    ) -> None:
-        m = len(tape.x)
-        self.K = torch.zeros(m, m, dtype=torch.float64)
-        self.tape, self.parameterisation, self.chunk = tape, parameterisation, chunk
-        self.theta = frozenset(n for n in theta if not weights_only or is_weight(tape.parameters[n]))
+    def __init__(self, tape: Tape, theta: frozenset[str], parameterisation: Parameterisation, chunk: int) -> None:
+        self.K = torch.zeros(len(tape.x), len(tape.x), dtype=torch.float64)
+        self.tape, self.theta, self.parameterisation, self.chunk = tape, theta, parameterisation, chunk
         self.waiting: dict[str, Tensor] = {}  # gradients of parameters that are used more than once
 
     def __call__(self, layer: Layer, x: Tensor, delta: Tensor, _xt: Tensor | None, _dt: Tensor | None) -> None:
@@ -143,12 +139,13 @@ def layerwise(
 
     Parameters that the fast path does not know are added by one backward pass for each sample.
     """
-    hooked = batch_norm == "hooked"
-    mode: Statistics = "coupled" if hooked else "frozen"
-    accumulator = _Accumulator(tape, theta, parameterisation, hooked, chunk)
-    tape.visit(cotangent, accumulator, mode, accumulator.theta)
+    mode: Statistics = "frozen"
+    if batch_norm == "hooked":
+        mode, theta = "coupled", frozenset(n for n in theta if is_weight(tape.parameters[n]))
+    accumulator = _Accumulator(tape, theta, parameterisation, chunk)
+    tape.visit(cotangent, accumulator, mode, theta)
     K = accumulator.finish()
-    if slow := sorted(accumulator.theta & tape.notes.unknown):
+    if slow := sorted(theta & tape.notes.unknown):
         K = K + one_by_one(tape, cotangent, mode, slow, parameterisation, chunk)
     return K
 

@@ -79,16 +79,7 @@ class Genotype:
         """The pairs and the concatenation of the normal cell, then of the reduction cell."""
         return (self.normal, self.normal_concat), (self.reduce, self.reduce_concat)
 
-    def cells(self) -> tuple[Cell, ...]:
-        """The normal and the reduction cell as people draw them."""
-        return tuple(_drawn(name, *half) for name, half in zip(("normal", "reduction"), self.halves, strict=True))
-
-    def network(self, settings: NetworkSettings, channels: int, cells: int) -> Graph:
-        """See `stack`."""
-        nodes = (len(self.normal_concat), len(self.reduce_concat))
-        return stack(self._cell_graph, settings, channels, cells, nodes)
-
-    def _cell_graph(
+    def cell_graph(
         self, widths: tuple[int, int], c: int, reduction: bool, reduced: bool, settings: NetworkSettings
     ) -> Graph:
         """One cell; `reduced` says that the cell before it halved the resolution."""
@@ -137,7 +128,8 @@ class GenotypeSpace(GraphSpace):
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """The normal and the reduction cell."""
-        return self.genotype(arch).cells()
+        halves = zip(("normal", "reduction"), self.genotype(arch).halves, strict=True)
+        return tuple(_drawn(name, *half) for name, half in halves)
 
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """20 cells at 36 channels; for images of 96 pixels and more 14 at 46, the ImageNet size of the NASI paper."""
@@ -146,8 +138,10 @@ class GenotypeSpace(GraphSpace):
         return super().resolve(settings)
 
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
-        """See `Genotype.network`."""
-        return self.genotype(arch).network(settings, *self.size(settings))
+        """See `stack`."""
+        genotype = self.genotype(arch)
+        nodes = (len(genotype.normal_concat), len(genotype.reduce_concat))
+        return stack(genotype.cell_graph, settings, *self.size(settings), nodes)
 
 
 def pairs_of(pairs: Pairs, node: int) -> Pairs:

@@ -83,7 +83,7 @@ class NB101Space(GraphSpace):
 
     def graph_hash(self, arch: Architecture) -> str:
         """The benchmark's hash of the architecture."""
-        return dags.hashed(*self._pruned(arch))
+        return dags.graph_hash(*self._pruned(arch))
 
     def canonical(self, arch: Architecture) -> Architecture:
         """Pruned, with the vertices renamed to the smallest matrix and then the smallest operations.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,18 +48,14 @@ class NB201Space(GraphSpace):
             if len(edges) - 2 != number:
                 raise InputError(f"node {number} of the nb201 cell needs {number} incoming edges, not {len(edges) - 2}")
             for source, edge in enumerate(edges[1:-1]):
-                choices.append(self._parse_edge(edge, number, source))
+                op, tilde, read = edge.rpartition("~")
+                if not tilde or read != str(source):
+                    raise InputError(f"edge {source + 1} of node {number} must look like 'op~{source}', not {edge!r}")
+                if op not in OPS:
+                    hint = did_you_mean(op, list(OPS))
+                    raise InputError(f"edge {source + 1} of node {number} has an unknown operation {op!r}: {hint}")
+                choices.append(OPS.index(op))
         return self.architecture(*choices)
-
-    @staticmethod
-    def _parse_edge(edge: str, number: int, source: int) -> int:
-        match = re.fullmatch(r"(.*)~(.*)", edge, re.DOTALL)
-        if not match or match[2] != str(source):
-            raise InputError(f"edge {source + 1} of node {number} must look like 'op~{source}', not {edge!r}")
-        if match[1] not in OPS:
-            hint = did_you_mean(match[1], list(OPS))
-            raise InputError(f"edge {source + 1} of node {number} has an unknown operation {match[1]!r}: {hint}")
-        return OPS.index(match[1])
 
     def format(self, arch: Architecture) -> str:
         """The benchmark's own string."""
