@@ -35,9 +35,7 @@ def rounded(count: int) -> str:
     >>> rounded(423624), rounded(10**18), rounded(5**999)
     ('423,624', '1.0e18', '1.9e698')
     """
-    if count < 10_000_000:
-        return f"{count:,}"
-    return f"{Decimal(count):.1e}".replace("e+", "e")
+    return f"{count:,}" if count < 10_000_000 else f"{Decimal(count):.1e}".replace("e+", "e")
 
 
 @dataclass(frozen=True)

@@ -83,12 +83,12 @@ class DartsSpace(GenotypeSpace):
 
     def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
         """The edges that are there, with their operations; the other categoricals are absent."""
-        used = []
         genotype = self.genotype(arch)
-        for start, pairs in ((0, genotype.normal), (len(EDGES), genotype.reduce)):
-            for place, (op, source) in enumerate(pairs):
-                used.append((start + EDGES.index((source, place // 2)), OPS.index(op)))
-        return tuple(used)
+        return tuple(
+            (start + EDGES.index((source, place // 2)), OPS.index(op))
+            for start, pairs in ((0, genotype.normal), (len(EDGES), genotype.reduce))
+            for place, (op, source) in enumerate(pairs)
+        )
 
     def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
         """For each node the two edges whose best operation weighs most, with that operation; ties go to the first."""

@@ -71,7 +71,8 @@ class NB1Shot1Space(GraphSpace):
     def from_matrix(self, matrix: Matrix, ops: Ops) -> Architecture:
         """The architecture of a NAS-Bench-101 matrix, if its vertices have the in-degrees of this space."""
         n = self.n_blocks
-        if len(matrix) == MAX_VERTICES == n + 3 and _isolated(matrix, n + 1):
+        filling = [*matrix[-2], *(row[-2] for row in matrix)]  # edges of the vertex before the output
+        if len(matrix) == MAX_VERTICES == n + 3 and not any(filling):
             matrix = tuple((*row[: n + 1], row[-1]) for row in (*matrix[: n + 1], matrix[-1]))
             ops = ops[:n]
         if len(matrix) != n + 2:
@@ -184,10 +185,6 @@ def _joined(parents: Sequence[int], c: int, concat: bool) -> Op | Graph:
     if 0 in parents:
         both = join("sum", Op(SUM, c, c), both, blocks)
     return join.graph(both)
-
-
-def _isolated(matrix: Matrix, v: int) -> bool:
-    return not any(matrix[v]) and not any(row[v] for row in matrix)
 
 
 def _word(parents: Sequence[int]) -> str:
