@@ -10,14 +10,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.overrides import TorchFunctionMode
 
 CONVOLUTION = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 def double(model: nn.Module) -> nn.Module:
-    """A float64 copy in training mode."""
-    return copy.deepcopy(model).double().train()
+    """A float64 copy in evaluation mode, but with norms that take the statistics of their input."""
+    model = copy.deepcopy(model).double().eval().requires_grad_()
+    for module in model.modules():
+        if isinstance(module, _NormBase):
+            module.train()
+    return model
 
 
 def frozen(model: nn.Module, x: Tensor) -> nn.Module:
@@ -37,7 +43,8 @@ def frozen(model: nn.Module, x: Tensor) -> nn.Module:
     for m in norms:
         m.track_running_stats = True
         m.running_mean, m.running_var = m.batch_statistics
-    return model.eval()
+        m.eval()
+    return model
 
 
 def flat_gradient(scalar: Tensor, parameters: list[Tensor], retain: bool = False) -> Tensor:
@@ -62,7 +69,7 @@ def scales(parameters: list[nn.Parameter], parameterisation: str) -> Tensor:
 def targets(f: Tensor, y: Tensor, reduction: str) -> list[Callable[[Tensor, int], Tensor]]:
     """Scalars of one sample's outputs that the kernel is made of."""
     if reduction == "label":
-        return [lambda out, i: out[y[i]]]
+        return [lambda out, i: out[y[i]] if f.shape[1] > 1 else out[0]]
     if reduction == "sum":
         return [lambda out, i: out.sum()]
     return [lambda out, i, k=k: out[k] for k in range(f.shape[1])]
@@ -142,7 +149,8 @@ def loss_gradients(model: nn.Module, x: Tensor, y: Tensor, which: str = "all") -
     """(g, Hθ) by double backward."""
     net = double(model)
     parameters = theta_of(net, which)
-    loss = F.cross_entropy(net(x.double()), y)
+    with sdpa_kernel(SDPBackend.MATH):  # the others cannot be differentiated twice
+        loss = F.cross_entropy(net(x.double()), y)
     g = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
     g = [torch.zeros_like(p) if t is None else t for t, p in zip(g, parameters, strict=True)]
     S = sum((t * p.detach()).sum() for t, p in zip(g, parameters, strict=True))
@@ -154,34 +162,52 @@ def loss_gradients(model: nn.Module, x: Tensor, y: Tensor, which: str = "all") -
 def metric_values(model: nn.Module, x: Tensor, y: Tensor, which: str = "weights") -> dict[str, float]:
     """The first- and second-order metrics of the batch loss, the kernel metrics and the rest, all in float64."""
     x = x.double()
-    m = len(x)
-    net = double(model)
-    theta = [p.detach() for p in theta_of(net, which)]
-    g, Ht = loss_gradients(model, x, y, which)
-    out = {
-        "grad": math.sqrt(sum(float((t**2).sum()) for t in g)),
-        "grad_norm": sum(float(t.norm()) for t in g if t.ndim >= 2),
-        "snip": sum(float((p * t).abs().sum()) for p, t in zip(theta, g, strict=True)),
-        "snip_printed": abs(sum(float((p * t).sum()) for p, t in zip(theta, g, strict=True))),
-        "grasp": -sum(float((a * b).sum()) for a, b in zip(g, Ht, strict=True)),
-        "nasi": sum(float((t**2).sum()) for t in g),
+    out = first_order(model, x, y, which) | {
+        "grasp": grasp(model, x, y, which),
         "nasi_sum": nasi_sum(model, x, y, which),
         "grasp_printed": grasp_printed(model, x, y, which),
         "fisher": fisher(model, x, y),
         "synflow": synflow(model, tuple(x.shape[1:])),
         "jacob_cov": jacob_cov(model, x),
     }
-    K = kernel(model, x, y, which=which)
-    eigenvalues = np.linalg.eigvalsh(K)
-    out |= {
-        "trace": math.sqrt(np.trace(K) / m),
-        "kappa": float(eigenvalues[-1] / eigenvalues[0]),
-        "lambda_min": float(eigenvalues[0]),
-        "eigen": float(np.trace(K) / m),
-        "knas": float(K.mean()),
-    }
+    out |= kernel_metrics(model, x, y, which)
     codes = naswot(model, x)
     return out if codes is None else out | {"naswot": codes}
+
+
+def first_order(model: nn.Module, x: Tensor, y: Tensor, which: str) -> dict[str, float]:
+    """What one gradient of the batch loss gives."""
+    net = double(model)
+    theta = theta_of(net, which)
+    loss = F.cross_entropy(net(x.double()), y)
+    g = list(flat_gradient(loss, theta).split([p.numel() for p in theta])) if loss.requires_grad else []
+    pairs = [(p.detach().flatten(), t) for p, t in zip(theta, g, strict=False)]
+    return {
+        "grad": math.sqrt(sum(float((t**2).sum()) for t in g)),
+        "grad_norm": sum(float(t.norm()) for p, t in zip(theta, g, strict=False) if p.ndim >= 2),
+        "snip": sum(float((p * t).abs().sum()) for p, t in pairs),
+        "snip_printed": abs(sum(float((p * t).sum()) for p, t in pairs)),
+        "nasi": sum(float((t**2).sum()) for t in g),
+    }
+
+
+def grasp(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
+    """−⟨g, Hθ⟩."""
+    g, Ht = loss_gradients(model, x, y, which)
+    return -sum(float((a * b).sum()) for a, b in zip(g, Ht, strict=True))
+
+
+def kernel_metrics(model: nn.Module, x: Tensor, y: Tensor, which: str) -> dict[str, float]:
+    """Those of the frozen kernel of the labels' logits."""
+    K = kernel(model, x, y, which=which)
+    eigenvalues = np.linalg.eigvalsh(K)
+    return {
+        "trace": math.sqrt(np.trace(K) / len(x)),
+        "kappa": float(eigenvalues[-1] / eigenvalues[0]) if eigenvalues[0] else math.inf,
+        "lambda_min": float(eigenvalues[0]),
+        "eigen": float(np.trace(K) / len(x)),
+        "knas": float(K.mean()),
+    }
 
 
 def nasi_sum(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
@@ -199,42 +225,58 @@ def grasp_printed(model: nn.Module, x: Tensor, y: Tensor, which: str) -> float:
     theta = theta_of(net, which)
     total = 0.0
     for i in range(len(x)):
-        loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])
+        with sdpa_kernel(SDPBackend.MATH):
+            loss = F.cross_entropy(net(x[i : i + 1]), y[i : i + 1])
         g = torch.autograd.grad(loss, theta, create_graph=True, allow_unused=True)
-        half = sum(((t**2).sum() / 2 for t in g if t is not None), torch.zeros(()))  # ∇ of it is H g
-        Hg = torch.autograd.grad(half, theta, allow_unused=True)
-        total += sum(float((p.detach() * t).sum()) for p, t in zip(theta, Hg, strict=True) if t is not None)
+        parts = [(t, p) for t, p in zip(g, theta, strict=True) if t is not None]
+        S = sum(((t * p.detach()).sum() for t, p in parts), torch.zeros(()))  # ∇ of it is H θ
+        Ht = torch.autograd.grad(S, theta, allow_unused=True)
+        total += sum(
+            float((t.detach() * h).sum()) for t, h in zip(g, Ht, strict=True) if t is not None and h is not None
+        )
     return abs(total) / len(x)
 
 
+class _Outputs(TorchFunctionMode):
+    """Keeps the outputs of convolutions and linear layers, also where a function is called and no module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[bool, Tensor, Tensor]] = []
+
+    def __torch_function__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        out = func(*args, **(kwargs or {}))
+        convolution = func in (torch.conv1d, torch.conv2d, torch.conv3d)
+        if (func is F.linear or convolution) and isinstance(args[1], nn.Parameter) and out.requires_grad:
+            out.retain_grad()
+            self.kept.append((convolution, args[1], out))
+            return out.clone()  # what follows may work in place
+        return out
+
+
 def fisher(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    net = double(model)
-    kept: list[tuple[nn.Module, Tensor]] = []
-
-    def keep(module: nn.Module, _: object, output: Tensor) -> Tensor:
-        output.retain_grad()
-        kept.append((module, output))
-        return output.clone()  # what follows may work in place
-
-    for module in net.modules():
-        if isinstance(module, CONVOLUTION | nn.Linear):
-            module.register_forward_hook(keep)
-    F.cross_entropy(net(x.double()), y).backward()
+    net, layers = double(model), _Outputs()
+    with layers:
+        f = net(x.double())
+    F.cross_entropy(f, y).backward()
     total = 0.0
-    for module, z in kept:
+    for convolution, weight, z in layers.kept:
         if z.grad is None:
             continue
-        product = (z * z.grad).flatten(2).sum(2) if isinstance(module, CONVOLUTION) else z * z.grad
+        product = z * z.grad
+        if not convolution:
+            product = product.movedim(-1, 1)
+        product = product.flatten(2).sum(2) if product.ndim > 2 else product
         per_channel = (product**2).mean(0) / 2
-        total += sum(float(per_channel[c].detach()) * module.weight[c].numel() for c in range(len(per_channel)))
+        total += sum(float(per_channel[c].detach()) * weight[c].numel() for c in range(len(per_channel)))
     return total
 
 
 def synflow(model: nn.Module, shape: tuple[int, ...]) -> float:
-    net = double(model)
+    net = double(model).eval()
     with torch.no_grad():
-        for p in net.parameters():
-            p.abs_()
+        for t in [*net.parameters(), *net.buffers()]:  # as published: all that a state has
+            t.abs_()
     for name, module in list(net.named_modules()):
         if isinstance(module, _BatchNorm):
             parent = net.get_submodule(name.rpartition(".")[0]) if "." in name else net
@@ -257,21 +299,28 @@ def jacob_cov(model: nn.Module, x: Tensor) -> float:
     return float(-np.sum(np.log(v + 1e-5) + 1 / (v + 1e-5)))
 
 
+class _Codes(TorchFunctionMode):
+    """Collects the signs of what ReLUs meet, also where a function is called and no module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[np.ndarray] = []
+
+    def __torch_function__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        relus = (F.relu, torch.relu, Tensor.relu, F.leaky_relu, F.relu6)
+        if func in relus and not isinstance(args[0], nn.Parameter):
+            self.found.append(args[0].detach().flatten(1).numpy() > 0)
+        return func(*args, **(kwargs or {}))
+
+
 def naswot(model: nn.Module, x: Tensor) -> float | None:
-    net = double(model)
     K = np.zeros((len(x), len(x)))
-    found = []
-
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> None:
-        found.append(inputs[0].detach().flatten(1).numpy() > 0)
-
-    for module in net.modules():
-        if isinstance(module, nn.ReLU | nn.LeakyReLU):
-            module.register_forward_hook(keep)
-    net(x.double())
-    if not found:
+    codes = _Codes()
+    with codes:
+        double(model)(x.double())
+    if not codes.found:
         return None
-    for C in found:
+    for C in codes.found:
         for i in range(len(x)):
             for j in range(len(x)):
                 K[i, j] += (C[i] == C[j]).sum()

@@ -23,6 +23,15 @@ def did_you_mean(wrong: str, right: list[str]) -> str:
     return f"did you mean {near!r}?"
 
 
+def first_line(error: Exception) -> str:
+    """What an error of someone else's says, short enough for the end of a sentence.
+
+    >>> first_line(ValueError("a bad header\\nin 3 places")), first_line(KeyError())
+    ('a bad header', 'KeyError')
+    """
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def nearest(wrong: str, right: list[str]) -> str | None:
     """The valid name that was probably meant."""
     from difflib import get_close_matches

@@ -94,7 +94,8 @@ def test_grasp_where_tangents_cannot_pass_takes_a_double_backward_and_says_so():
         K = reference.kernel(model, x, y, which="weights")
     assert values["trace"].value == pytest.approx(math.sqrt(np.trace(K) / 6), rel=1e-8)
     assert "multi_head_attention_forward" in values["trace"].flag
-    assert values["grasp_printed"].value is None
+    truth = reference.grasp_printed(model, x.double(), y, "weights")
+    assert values["grasp_printed"].value == pytest.approx(truth, rel=1e-6)
 
 
 class ConvNormOnly(nn.Module):

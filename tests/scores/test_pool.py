@@ -269,6 +269,8 @@ def test_architectures_from_a_file(tmp_path: Path) -> None:
     lines = ["# mine", NB201.format(pool[0]), "", initio.to_json(pool[1]), NB201.format(pool[0]), NB201.format(pool[2])]
     path.write_text("\n".join(lines))
     assert read_architectures(path, NB201) == pool
+    path.write_text(path.read_text(), encoding="utf-8-sig")  # as Windows editors begin a text
+    assert read_architectures(path, NB201) == pool
     for line, text in [
         ("|nor_conv~0|", "line 2 of .*pool.txt': an nb201 cell has 3 nodes"),
         ("darts_v2", "line 2 of .*: the architecture is of space 'darts', not of 'nb201'"),

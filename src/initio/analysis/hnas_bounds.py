@@ -17,7 +17,7 @@ quantile of the pool's M², and μ = 10^s · median(first term) / median F(M² �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -105,9 +105,7 @@ def _second_term(M: np.ndarray, first: np.ndarray, nu: float, t: float) -> Calla
     size, typical = float(np.median(F)), float(np.median(first[usable]))
 
     def weighed(s: float) -> np.ndarray:
-        mu = 0.0
-        if size > 0:
-            mu = 10**s * typical / size
+        mu = 10**s * typical / size if size > 0 else 0.0
         out = np.zeros_like(M)
         with np.errstate(over="ignore"):  # infinity is the worst value
             out[usable] = mu * F
@@ -117,14 +115,7 @@ def _second_term(M: np.ndarray, first: np.ndarray, nu: float, t: float) -> Calla
 
 
 def best_trade_off(
-    kind: Bound,
-    M: np.ndarray,
-    kappa: np.ndarray | None,
-    quality: Callable[[np.ndarray], float],
-    *,
-    t: float = 1.0,
-    nus: Iterable[float] = NU_GRID,
-    ss: Sequence[float] = S_GRID,
+    kind: Bound, M: np.ndarray, kappa: np.ndarray | None, quality: Callable[[np.ndarray], float], *, t: float = 1.0
 ) -> TradeOff:
     """The (ν, s) of a grid whose bound has the largest `quality`; the first one among equals.
 
@@ -137,9 +128,9 @@ def best_trade_off(
     first = _first_term(kind, M, kappa)
 
     def candidates() -> Iterator[tuple[TradeOff, np.ndarray]]:
-        for nu in nus:
+        for nu in NU_GRID:
             second = _second_term(M, first, nu, t)
-            for s in ss:
+            for s in S_GRID:
                 yield TradeOff(nu, s, t), first + second(s)
 
     return max(candidates(), key=lambda candidate: quality(candidate[1]))[0]

@@ -53,9 +53,7 @@ class Relation:
         """The standard deviation over draws of a metric's Spearman correlation with the target."""
         rho = SpearmanWith(self.target)
         known = [value for draw in self.scores.each(metric) if (value := rho(draw)) is not None]
-        if len(known) < 2:
-            return None
-        return float(np.std(known, ddof=1))
+        return float(np.std(known, ddof=1)) if len(known) > 1 else None
 
     def between(self) -> dict[tuple[str, str], float | None]:
         """Spearman between every two metrics."""
@@ -83,9 +81,7 @@ class Relation:
 
         by = best_trade_off(kind, M, kappa, quality, t=t)
         values = bound(kind, M, kappa, by)
-        used = None
-        if kind in FITTED and closeness(values) is not None:
-            used = by
+        used = by if kind in FITTED and closeness(values) is not None else None
         known = ~np.isnan(values) & ~np.isnan(self.target)
         rho, tau = (f(values[known], -self.target[known]) for f in (spearman, kendall))
         return BoundRow(metric, kind, rho, tau, used)

@@ -9,9 +9,10 @@
       │    layers with weights -> Weighted                     weighted.py, on the maps of layers.py
       │    normalisations      -> BatchNormalised, Affine      norms.py, on the sums of channels.py
       │  all others are left to autograd; with a direction their tangents come from torch's forward mode
+      │  autograd's graph is compared with what was seen       audit.py
       ▼
     Tape: f, perhaps ḟ, and autograd's graph; every question is one backward pass of it  record.py
-         gradient, input_gradient, visit, dual_gradient, visit_dual, watched_gradients
+         gradient, input_gradient, visit, dual_gradient, visit_dual, watched_gradients, curvature
 
 **A backward pass.** The tape sets its `Switch` (switch.py: what the pass is for), calls `torch.autograd.grad`, and sets
 it back. The recorded functions read the switch: which parameters are wanted, whether batch statistics are constants,
@@ -28,5 +29,10 @@ be freed: the collector does not see into it.
 
 **Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread (`threads.py`); autocast is
 switched off inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn
-networks, and the double backward for models that no tangent can pass.
+networks.
+
+**Any module.** What nobody recognised is slow and right. A parameter that no recorded layer accounts for takes one
+backward pass a sample; an operation that tangents are not known to pass, a double backward (`curvature`) of a pass that
+was recorded `plain`, which a finite difference confirms; samples that may see each other, two backward passes that tell
+(`samples`). A model that nothing of this fits is refused in a sentence.
 """

@@ -12,7 +12,14 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from initio.autodiff.layers import Geometry
-from initio.autodiff.norms import Affine, BatchNormalised, batch_standardised, group_standardised, standardised
+from initio.autodiff.norms import (
+    Affine,
+    BatchNormalised,
+    affine,
+    batch_standardised,
+    group_standardised,
+    standardised,
+)
 from initio.autodiff.recorder import Handler, Recorder, Rectified, Watched, watch
 from initio.autodiff.switch import Memo
 
@@ -36,9 +43,10 @@ def _conv(dims: int) -> Handler:
             padding = 0
         elif padding == "same":
             reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-            if any(r % 2 for r in reach):  # more zeros on one side than on the other
-                return NotImplemented
             padding = [r // 2 for r in reach]
+            if any(r % 2 for r in reach):  # more zeros on one side than on the other
+                sides = [side for r in reversed(reach) for side in (r // 2, r - r // 2)]
+                input, padding = recorder.other(F.pad, (input, sides), {}), 0
         if input.ndim != dims + 2:
             return NotImplemented
         geometry = Geometry(_tuple(stride, dims), _tuple(padding, dims), dilation, groups)
@@ -59,15 +67,23 @@ def _batch_norm(
 ) -> Any:  # fmt: skip
     """Always with the statistics of the batch; running statistics are neither read nor written."""
     recorder.notes.batch_norms += 1
-    if not recorder.knows(weight, bias) or input.ndim < 2:
-        return recorder.other(batch_standardised, (input, weight, bias), {"eps": eps})
-    use = recorder.use(weight, bias)
-    return recorder.run(BatchNormalised, input, weight, bias, use, eps, recorder.purpose.frozen)
+    if recorder.purpose.plain or input.ndim < 2:
+        return recorder.other(batch_standardised, (input, weight, bias, recorder.switch), {"eps": eps})
+    own = recorder.knows(weight, bias)
+    gamma, beta = (weight, bias) if own else (None, None)
+    out = recorder.run(BatchNormalised, input, gamma, beta, recorder.use(gamma, beta), eps, recorder.purpose.frozen)
+    if own:
+        return out
+    recorder.nodes.add(out.grad_fn)
+    return recorder.other(affine, (out, weight, bias, (-1, *(1,) * (input.ndim - 2))), {})
 
 
 def _affine(recorder: Recorder, hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]) -> Any:
     if weight is None and bias is None:
         return hat
+    if not recorder.knows(weight, bias):
+        # Not torch's own affine norm: its backward for the weights alone ends the process where channels are last.
+        return recorder.other(affine, (hat, weight, bias, view), {})
     return recorder.run(Affine, hat, weight, bias, recorder.use(weight, bias), view)
 
 
@@ -75,7 +91,7 @@ def _layer_norm(
     recorder: Recorder, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    if not recorder.knows(weight, bias) or input.ndim <= len(normalized_shape):
+    if input.ndim <= len(normalized_shape):
         return NotImplemented
     function = standardised if recorder.dual else F.layer_norm
     hat = recorder.other(function, (input, normalized_shape), {"eps": eps})
@@ -86,8 +102,6 @@ def _group_norm(
     recorder: Recorder, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    if not recorder.knows(weight, bias):
-        return NotImplemented
     function = group_standardised if recorder.dual else F.group_norm
     hat = recorder.other(function, (input, num_groups), {"eps": eps})
     return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
@@ -98,8 +112,6 @@ def _instance_norm(
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
     hat = recorder.other(group_standardised, (input, input.shape[1]), {"eps": eps})
-    if not recorder.knows(weight, bias):
-        return NotImplemented
     return _affine(recorder, hat, weight, bias, (input.shape[1], *(1,) * (input.ndim - 2)))
 
 
@@ -208,6 +220,30 @@ def _dropout(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> An
     return input
 
 
+def _plain_relu(recorder: Recorder, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """A ReLU, or one of its like, that autograd computes; its codes are noted."""
+    out = recorder.other(F.relu, (input,), {})
+    recorder.kink(input, out)
+    return out
+
+
+DROPOUTS: dict[Any, Handler] = dict.fromkeys(
+    (
+        F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout,
+        torch.dropout, torch.dropout_, torch.feature_dropout, torch.feature_dropout_, torch.alpha_dropout,
+        torch.alpha_dropout_, torch.feature_alpha_dropout, torch.feature_alpha_dropout_,
+    ),
+    _dropout,
+)  # fmt: skip
+PLAIN_HANDLERS: dict[Any, Handler] = {
+    F.batch_norm: _batch_norm,
+    F.relu: _plain_relu,
+    torch.relu: _plain_relu,
+    torch.Tensor.relu: _plain_relu,
+    F.leaky_relu: _leaky_relu,
+    F.relu6: _relu6,
+    **DROPOUTS,
+}
 HANDLERS: dict[Any, Handler] = {
     watch: _watch,
     torch.conv1d: _conv(1),
@@ -227,10 +263,5 @@ HANDLERS: dict[Any, Handler] = {
     F.avg_pool2d: _avg_pool,
     F.leaky_relu: _leaky_relu,
     F.relu6: _relu6,
-    F.dropout: _dropout,
-    F.dropout1d: _dropout,
-    F.dropout2d: _dropout,
-    F.dropout3d: _dropout,
-    F.alpha_dropout: _dropout,
-    F.feature_alpha_dropout: _dropout,
+    **DROPOUTS,
 }

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from initio.autodiff.channels import combine, moments, sums
-from initio.autodiff.switch import Motion, Use
+from initio.autodiff.switch import Motion, Switch, Use
 from initio.autodiff.weighted import plus
 
 
@@ -35,6 +35,7 @@ class BatchNormalised(Function):
         y, mu, inv, g = use.values(lambda: _normalised(z, gamma, beta, eps))
         scale = g * inv
         ctx.use, ctx.frozen = use, frozen
+        ctx.scale = (inv, eps)  # for the audit
         if not use.dual:
             ctx.save_for_backward(z, None, mu, inv, g, None, None)
             return y
@@ -325,14 +326,36 @@ def group_standardised(input: Tensor, num_groups: int, eps: float) -> Tensor:
     return standardised(grouped, grouped.shape[-1:], eps).reshape(input.shape)
 
 
-def batch_standardised(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """Batch norm whose scale and offset are values of the network and not its parameters."""
-    columns = input.transpose(0, 1).reshape(input.shape[1], -1)
-    hat = standardised(columns, columns.shape[-1:], eps)
-    hat = hat.reshape(input.shape[1], len(input), *input.shape[2:]).transpose(0, 1)
-    by_channel = (-1, *(1,) * (input.ndim - 2))
+def batch_standardised(input: Tensor, weight: Tensor | None, bias: Tensor | None, switch: Switch, eps: float) -> Tensor:
+    """Batch norm from elementary operations, which autograd can differentiate as often as it likes."""
+    dims = [d for d in range(input.ndim) if d != 1]
+    mean = _Statistic.apply(input.mean(dims, keepdim=True), switch)  # type: ignore[no-untyped-call]
+    var = input.var(dims, keepdim=True, correction=0)
+    inv = _Statistic.apply((var + eps).rsqrt(), switch)  # type: ignore[no-untyped-call]
+    return affine((input - mean) * inv, weight, bias, (-1, *(1,) * (input.ndim - 2)))
+
+
+class _Statistic(Function):
+    """The identity, and a constant for passes that hold batch statistics constant."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, switch: Switch) -> Tensor:
+        """t."""
+        ctx.switch = switch
+        return t.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """δ, or nothing."""
+        if ctx.switch.batch_norm == "frozen":
+            return None, None
+        return gradients[0], None
+
+
+def affine(hat: Tensor, weight: Tensor | None, bias: Tensor | None, view: tuple[int, ...]) -> Tensor:
+    """γ ∘ x̂ + β, where γ and β are any values of the network."""
     if weight is not None:
-        hat = hat * weight.view(by_channel)
+        hat = hat * weight.view(view)
     if bias is not None:
-        hat = hat + bias.view(by_channel)
+        hat = hat + bias.view(view)
     return hat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +59,20 @@ class Parts:
                 out[id(b)] = out[id(b)].to(dtype)
         return out
 
+    def check(self) -> None:
+        """An `InputError` for models that other tensors cannot stand in."""
+        if any(isinstance(module, torch.jit.ScriptModule) for module in self.modules):
+            raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
+        for t in [*self.parameters.values(), *self.buffers]:
+            if t.device.type != "cpu":
+                raise InputError(
+                    f"the model is on the device {t.device}: models are scored on the CPU, so move it there"
+                )
+        for name, p in self.parameters.items():
+            if not p.is_floating_point():
+                kind = str(p.dtype).removeprefix("torch.")
+                raise InputError(f"the parameter {name} is of type {kind}: only real numbers have gradients here")
+
     @contextmanager
     def evaluated(self) -> Iterator[None]:
         """`model.eval()` for a while; every module's own flag comes back."""
@@ -78,11 +93,10 @@ class Parts:
         As `torch.func.functional_call`, which looks up every name on its own.
         """
         old: list[tuple[dict[str, Any], str, Tensor]] = []
-        with self.evaluated():
+        self.check()
+        with self.evaluated(), _eager(), _without_hooks():
             try:
                 for module in self.modules:
-                    if isinstance(module, torch.jit.ScriptModule):
-                        raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
                     tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
                     for table in tables:
                         for name, t in table.items():
@@ -101,3 +115,27 @@ def _set_training(module: nn.Module, flag: bool) -> None:
         vars(module)["training"] = flag
     else:  # compiled modules keep it elsewhere
         module.training = flag
+
+
+@contextmanager
+def _eager() -> Iterator[None]:
+    """What `torch.compile` has wrapped runs as it was written."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@contextmanager
+def _without_hooks() -> Iterator[None]:
+    """A model that hooks into autograd's saved tensors, to compute them once more, would meet other functions then."""
+    disable: Any = torch._C._autograd._saved_tensors_hooks_disable
+    if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
+        yield
+        return
+    disable("activations are computed once more (torch.utils.checkpoint), which must be switched off", False)
+    try:
+        yield
+    finally:
+        torch._C._autograd._saved_tensors_hooks_enable()

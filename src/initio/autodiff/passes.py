@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from initio.autodiff.handlers import DROPOUTS
 from initio.autodiff.parts import Parts
-from initio.autodiff.record import logits, plain_arithmetic
+from initio.autodiff.record import output, plain_arithmetic
 
 _BATCH_NORMS = {F.batch_norm}
 _RELUS = {F.relu, torch.relu, torch.Tensor.relu, torch.relu_, F.leaky_relu, F.relu6}
@@ -26,6 +26,8 @@ class _Statistics(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _BATCH_NORMS:
             return _batch_norm(*args, **kwargs)
+        if func in DROPOUTS:
+            return args[0] if args else kwargs["input"]
         return func(*args, **kwargs)
 
 
@@ -48,7 +50,7 @@ class _WithoutNorm(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _BATCH_NORMS:
+        if func in _BATCH_NORMS or func in DROPOUTS:
             return args[0] if args else kwargs["input"]
         return func(*args, **kwargs)
 
@@ -68,7 +70,7 @@ def _run(parts: Parts, values: Mapping[int, Tensor], x: Tensor, mode: TorchFunct
     """f(x) with values[id(t)] in the place of a parameter or buffer t."""
     model = parts.modules[0]
     with parts.standing_in(values), plain_arithmetic(), mode:
-        return logits(model(x))
+        return output(model, x.clone())  # which the model may write into
 
 
 def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict[str, Tensor], dict[str, Tensor]]:
@@ -122,25 +124,8 @@ def _values(parts: Parts, dtype: torch.dtype) -> dict[int, Tensor]:
     return {id(p): p.detach().to(dtype) for p in parts.parameters.values()} | parts.buffer_copies(dtype)
 
 
-def double_backward(
-    model: nn.Module, x: Tensor, cotangent: Callable[[Tensor], Tensor], direction: Mapping[str, Tensor],
-    dtype: torch.dtype,
-) -> dict[str, Tensor]:  # fmt: skip
-    """Hv by stock autograd, for networks that `record` cannot carry tangents through; `cotangent` maps f to ∂L/∂f."""
+@torch.no_grad()
+def outputs(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """f(x), batch norm with the statistics of these inputs."""
     parts = Parts(model)
-    own = parts.parameters
-    parameters = {n: p.detach().to(dtype).clone().requires_grad_() for n, p in own.items()}
-    values = _values(parts, dtype) | {id(own[n]): p for n, p in parameters.items()}
-    names = sorted(direction)
-    leaves = [parameters[n] for n in names]
-    Hv: Sequence[Tensor | None] = [None] * len(names)
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        f = _run(parts, values, x.to(dtype), _Statistics())
-        g = torch.autograd.grad(f, leaves, cotangent(f), create_graph=True, allow_unused=True)
-        S = torch.zeros((), dtype=dtype)  # vᵀg, whose gradient is Hv
-        for name, t in zip(names, g, strict=True):
-            if t is not None and t.requires_grad:
-                S = S + (t * direction[name].detach().to(dtype)).sum()
-        if S.requires_grad:
-            Hv = torch.autograd.grad(S, leaves, allow_unused=True)
-    return {n: torch.zeros_like(p) if h is None else h for n, p, h in zip(names, leaves, Hv, strict=True)}
+    return _run(parts, _values(parts, dtype), x.to(dtype), _Statistics())

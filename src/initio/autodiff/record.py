@@ -21,15 +21,19 @@ each) that multiply values u inside the network, the derivative of T = ‖g‖²
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from initio.autodiff.handlers import HANDLERS
+from initio.autodiff.audit import audit
+from initio.autodiff.handlers import HANDLERS, PLAIN_HANDLERS
 from initio.autodiff.parts import Parts
 from initio.autodiff.recorder import (
     CurvedError,
@@ -48,6 +52,11 @@ from initio.errors import InputError
 __all__ = ["Layer", "NoTangentError", "Notes", "Recall", "Tape", "Visit", "logits", "push", "record", "watch"]
 
 
+# apart: row i of every layer belongs to sample i; elsewhere: some layer's rows are other than samples, as where time
+# comes first; together: an output depends on other samples, beyond the statistics of batch norm
+Samples = Literal["apart", "elsewhere", "together"]
+
+
 @dataclass
 class Tape:
     """A recorded forward pass: f (m, n), perhaps ḟ, and what backward passes need."""
@@ -60,6 +69,56 @@ class Tape:
     switch: Switch
     notes: Notes
     watched: dict[int, Watched]
+    kinks: list[tuple[Any, Tensor]]  # graph nodes of ReLUs and their code matrices, where rows need a check
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Whether rows of layers belong to single samples; `apart` is what layer-wise kernels rest on.
+
+        Where the graph alone does not tell (see `audit.py`), half of the outputs are differentiated, and then the
+        other half: no row of the others may have a gradient.
+        """
+        if self.notes.by_row:
+            return "apart"
+        m = len(self.x)
+        generator = torch.Generator().manual_seed(0)
+        cotangent = torch.randn(self.f.shape, generator=generator, dtype=self.f.dtype)
+        half = torch.arange(m) % 2 == 0
+        half[m // 2 :] = ~half[m // 2 :] ^ (torch.rand(m - m // 2, generator=generator) < 0.5)
+        found: set[Samples] = {self._rows_beside(cotangent, half), self._rows_beside(cotangent, ~half)}
+        if "together" in found:
+            return "together"
+        if "elsewhere" in found:
+            return "elsewhere"
+        return "apart"
+
+    def _rows_beside(self, cotangent: Tensor, chosen: Tensor) -> Samples:
+        """What rows beside the chosen ones have a gradient of the chosen outputs: none, layers', or inputs'."""
+        m, moved = len(self.x), list[bool]()
+
+        def look(rows: Tensor, gradient: Tensor) -> None:
+            moved.append(not (len(rows) == len(gradient) == m) or bool(gradient[~chosen].any()))
+
+        def visit(_layer: Layer, x: Tensor, delta: Tensor, _xt: Tensor | None, _dt: Tensor | None) -> None:
+            look(x, delta)
+
+        def hook(K: Tensor) -> Callable[..., None]:
+            return lambda gradients: look(K, gradients[0]) if gradients[0] is not None else None
+
+        hooks = [node.register_prehook(hook(K)) for node, K in self.kinks]
+        try:
+            *_, gx = self._run(
+                [self.f], [cotangent * chosen[:, None]], [*self.parameters.values(), self.x], visit=visit,
+                batch_norm="frozen", wanted=frozenset(self.parameters),
+            )  # fmt: skip
+        finally:
+            for handle in hooks:
+                handle.remove()
+        if gx is not None and bool(gx[~chosen].any()):
+            return "together"
+        if any(moved):
+            return "elsewhere"
+        return "apart"
 
     def _run(
         self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor], inputs: Sequence[Tensor], **switches: Any
@@ -68,7 +127,7 @@ class Tape:
         pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
         if not pairs or not inputs:
             return [None] * len(inputs)
-        with self._switched(**switches), plain_arithmetic():
+        with self._switched(**switches), plain_arithmetic(), _named("torch cannot differentiate the model"):
             return list(
                 torch.autograd.grad(
                     [o for o, _ in pairs], inputs, [c for _, c in pairs], retain_graph=True, allow_unused=True
@@ -119,6 +178,26 @@ class Tape:
         if unknown := sorted(self.notes.unknown.intersection(leaves)):
             g |= self.gradient(cotangent, names=unknown, batch_norm=batch_norm)
         return _filled(leaves, [g.get(name) for name in leaves]), _filled(leaves, Hv)
+
+    def curvature(
+        self, loss_gradient: Callable[[Tensor], Tensor], direction: Mapping[str, Tensor],
+        batch_norm: Statistics = "coupled",
+    ) -> dict[str, Tensor]:  # fmt: skip
+        """Hv by a double backward, which a `plain` pass allows; `loss_gradient` maps f to ∂L/∂f."""
+        leaves = self._leaves(direction, ())
+        Hv: Sequence[Tensor | None] = [None] * len(leaves)
+        if self.f.requires_grad and leaves:
+            with self._switched(batch_norm=batch_norm), plain_arithmetic(), torch.enable_grad():
+                g = torch.autograd.grad(
+                    self.f, list(leaves.values()), loss_gradient(self.f), create_graph=True, allow_unused=True
+                )
+                S = torch.zeros((), dtype=self.f.dtype)  # vᵀg, whose gradient is Hv
+                for name, t in zip(leaves, g, strict=True):
+                    if t is not None and t.requires_grad:
+                        S = S + (t * direction[name].detach().to(S.dtype)).sum()
+                if S.requires_grad:
+                    Hv = torch.autograd.grad(S, list(leaves.values()), retain_graph=True, allow_unused=True)
+        return _filled(leaves, Hv)
 
     def visit(
         self, cotangent: Tensor, visit: Visit, batch_norm: Statistics, names: Collection[str] | None = None
@@ -177,8 +256,8 @@ def plain_arithmetic() -> Iterator[None]:
 
 def record(
     model: nn.Module, x: Tensor, *, direction: Mapping[str, Tensor] | None = None, dtype: torch.dtype = torch.float32,
-    codes: bool = False, fisher: bool = False, frozen: bool = False, memory: int | None = None,
-    recall: Recall | None = None,
+    codes: bool = False, fisher: bool = False, frozen: bool = False, memory: int | None = None, plain: bool = False,
+    recall: Recall | None = None, values: Mapping[str, Tensor] | None = None,
 ) -> Tape:  # fmt: skip
     """Runs the model once and keeps what backward passes need.
 
@@ -196,7 +275,12 @@ def record(
         memory: bytes that the process should stay below; None for no limit.
         recall: the same one for a pass without direction, from which a gradient is read, and for a second pass of the
             same model and input, whose backward passes start from the same cotangent: it computes less [see `Recall`].
+        plain: leave all but batch norm and dropout to autograd: slow, for models that recorded functions disturb.
+        values: of a plain pass's parameters, in the place of the model's own.
     """
+    if plain:
+        with sdpa_kernel(SDPBackend.MATH):  # the only one that can be differentiated twice
+            return _record(model, x, None, dtype, memory, Purpose(codes, shares=False, plain=True), None, values)
     purpose = Purpose(codes, fisher, frozen, shares=True, shares_relus=memory is None)
     try:
         return _record(model, x, direction, dtype, memory, purpose, recall)
@@ -208,27 +292,37 @@ def record(
 
 def _record(
     model: nn.Module, x: Tensor, direction: Mapping[str, Tensor] | None, dtype: torch.dtype, memory: int | None,
-    purpose: Purpose, recall: Recall | None,
+    purpose: Purpose, recall: Recall | None, values: Mapping[str, Tensor] | None = None,
 ) -> Tape:  # fmt: skip
     parts = Parts(model)
-    parameters = {name: _formatted(p.to(dtype)).requires_grad_() for name, p in parts.parameters.items()}
+    parts.check()
+    given = values or parts.parameters
+    parameters = {name: _formatted(given[name].to(dtype)).requires_grad_() for name in parts.parameters}
     x = _formatted(x.to(dtype)).requires_grad_()
     v = None
     if direction is not None:
         v = {name: _direction(name, d, parts, parameters) for name, d in direction.items()}
     if recall is not None:
         recall.start()
-    recorder = Recorder(parameters, v, HANDLERS, purpose, recall)
-    values = {id(parts.parameters[name]): leaf for name, leaf in parameters.items()} | parts.buffer_copies(dtype)
+    standing = {id(parts.parameters[name]): leaf for name, leaf in parameters.items()} | parts.buffer_copies(dtype)
+    with torch.enable_grad():
+        recorder = Recorder(parameters, v, PLAIN_HANDLERS if purpose.plain else HANDLERS, purpose, recall)
     try:
-        with parts.standing_in(values), torch.enable_grad(), plain_arithmetic(), within(memory), recorder:
-            f = logits(model(x))
-        if recorder.patterns:
-            recorder.notes.codes = _codes_that_reach(f, recorder.patterns, len(x))
-        moving = frozenset(v or ())
+        with within(memory), parts.standing_in(standing), torch.enable_grad(), plain_arithmetic(), recorder:
+            f = output(model, x.clone() if purpose.plain else x)
+        notes = recorder.notes
+        reached = audit(f, recorder, len(x), {id(p): name for name, p in parts.parameters.items()})
+        if v is not None and notes.hidden:
+            raise NoTangentError(", ".join(sorted(notes.hidden)))
+        kinks = [(node, K) for node, K in recorder.patterns if node in reached]
+        if recorder.patterns and all(len(K) == len(x) for _, K in kinks):
+            notes.codes = sum((K for _, K in kinks), torch.zeros(len(x), len(x), dtype=torch.float64))
+        if notes.by_row:
+            kinks = []
         return Tape(
-            x, f, recorder.tangents.get(f), parameters, moving, recorder.switch, recorder.notes, recorder.watched
-        )
+            x, f, recorder.tangents.get(f), parameters, frozenset(v or ()), recorder.switch, notes, recorder.watched,
+            kinks,
+        )  # fmt: skip
     finally:
         recorder.forget()
 
@@ -251,27 +345,49 @@ def _formatted(t: Tensor) -> Tensor:
     return out
 
 
-def logits(f: Any) -> Tensor:
-    """The output as a matrix (m, n); of several outputs the first."""
-    if isinstance(f, tuple | list):
+def output(model: nn.Module, x: Tensor) -> Tensor:
+    """The model's logits (m, n), or an `InputError` that says what is wrong with them."""
+    with _named(
+        f"the model does not take inputs of shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"
+    ):
+        f = model(x)
+    return logits(f, len(x))
+
+
+def logits(f: Any, m: int) -> Tensor:
+    """The output as a matrix (m, n); of several outputs the first.
+
+    >>> logits(torch.zeros(2, 3, 4, 4), 2)
+    Traceback (most recent call last):
+    initio.errors.InputError: the model must return a tensor of logits (2, classes), not one of shape (2, 3, 4, 4)
+    """
+    if isinstance(f, tuple | list) and f:
         f = f[0]
     if not isinstance(f, Tensor):
         raise InputError(f"the model must return a tensor of logits, not {type(f).__name__}")
-    if f.ndim == 1:
+    if not f.is_floating_point():
+        raise InputError(
+            f"the model must return logits that are real numbers, not {str(f.dtype).removeprefix('torch.')}"
+        )
+    if f.ndim == 1 and len(f) == m:
         return f[:, None]
+    if f.ndim < 2 or len(f) != m or math.prod(f.shape[2:]) != 1 or not f.numel():
+        raise InputError(f"the model must return a tensor of logits ({m}, classes), not one of shape {tuple(f.shape)}")
+    if f.ndim == 2:
+        return f
     return f.flatten(1)
 
 
-def _codes_that_reach(f: Tensor, patterns: list[tuple[Any, Tensor]], m: int) -> Tensor:
-    """Σ of the code matrices of those ReLUs that f depends on, by autograd's graph."""
-    seen: set[Any] = set()
-    todo = [f.grad_fn]
-    while todo:
-        node = todo.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            todo += [n for n, _ in node.next_functions]
-    return sum((K for node, K in patterns if node in seen), torch.zeros(m, m, dtype=torch.float64))
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Turns what goes wrong inside torch or the model into one sentence that begins with `what`."""
+    try:
+        yield
+    except (InputError, CurvedError, NoTangentError, SharedValueChangedError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split("\n")[0].split())[:200]
+        raise InputError(f"{what}: {type(error).__name__}: {reason}") from error
 
 
 @torch.no_grad()

@@ -32,6 +32,7 @@ class Purpose:
         frozen: batch statistics do not move with the direction either.
         shares: a value may stand for several equal ones, as long as nothing changes it in place.
         shares_relus: the same for ReLUs; sharing holds on to values that could wait on disk.
+        plain: leave all but batch norm and dropout to autograd, for models that recorded functions disturb.
     """
 
     codes: bool = False
@@ -39,13 +40,16 @@ class Purpose:
     frozen: bool = False
     shares: bool = True
     shares_relus: bool = True
+    plain: bool = False
 
 
 class Tangents:
     """Tangents beside their tensors; an entry dies with its tensor."""
 
-    def __init__(self) -> None:
+    def __init__(self, only_differentiable: bool = False) -> None:
         self.entries: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
+        self.edges: set[tuple[Any, int]] = set()  # where tangents leave autograd's graph
+        self.only_differentiable = only_differentiable
 
     def get(self, t: Tensor) -> Tensor | None:
         """The tangent of a tensor; None is zero."""
@@ -55,10 +59,11 @@ class Tangents:
         return entry[1]
 
     def set(self, t: Tensor, tangent: Tensor | None) -> None:
-        """Puts a tangent beside its tensor."""
-        if tangent is None:
+        """Puts a tangent beside its tensor; what has no gradient, as under `no_grad`, stands still."""
+        if tangent is None or (self.only_differentiable and not t.requires_grad):
             self.entries.pop(id(t), None)
             return
+        self.edges.add((tangent.grad_fn, tangent.output_nr))
         key, entries = id(t), self.entries
         self.entries[key] = (weakref.ref(t, lambda _: entries.pop(key, None)), tangent)
 
@@ -69,10 +74,18 @@ class Notes:
 
     unknown: set[str] = field(default_factory=set)  # parameters used by operations the fast path does not know
     operations: set[str] = field(default_factory=set)  # those operations
+    hidden: set[str] = field(default_factory=set)  # nodes of autograd's graph that no torch function was seen to make
+    mixing: set[str] = field(default_factory=set)  # those that might let rows of the batch see each other
     uses: Counter[str] = field(default_factory=Counter)  # how often a parameter takes part in a recorded layer
     batch_norms: int = 0
     kinks: int = 0  # ReLUs and their like
     codes: Tensor | None = None  # NASWOT's Σ over ReLUs of C Cᵀ + (1−C)(1−C)ᵀ
+    scales: list[tuple[Tensor, float]] = field(default_factory=list)  # 1/√(v + ε) of batch norms, and ε
+
+    @property
+    def by_row(self) -> bool:
+        """Whether every operation is known to treat each row of the batch on its own."""
+        return not (self.unknown or self.hidden or self.mixing)
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,8 @@ class Recorder(TorchFunctionMode):
         self.handlers, self.purpose, self.recall = handlers, purpose, recall
         self.dual, self.direction = direction is not None, direction or {}
         self.switch = Switch()
-        self.tangents = Tangents()
+        self.tangents = Tangents(torch.is_grad_enabled())
+        self.nodes: set[Any] = set()  # of autograd's graph, made by functions that were seen
         self.watched: dict[int, Watched] = {}  # by identity of the value
         self.rectified: dict[int, Rectified] = {}  # by the identity of the input
         self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
@@ -139,16 +153,22 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Dispatches on the function."""
         kwargs = kwargs or {}
+        if _inside_transform() is not None:  # torch.func: tensors of its own, which are no values of this pass
+            return func(*args, **kwargs)
         handler = self.handlers.get(func)
-        if handler is not None:
+        if handler is not None and not (args and id(args[0]) in self.names):  # handlers work on values
             out = handler(self, *args, **kwargs)
             if out is not NotImplemented:
+                if not args or out is not args[0]:
+                    self.nodes.add(out.grad_fn)
                 return out
         return self.other(func, args, kwargs)
 
     def forget(self) -> None:
         """Drops the tangents, and through them whole graphs, which would wait for the cycle collector."""
         self.tangents.entries.clear()
+        self.tangents.edges.clear()
+        self.nodes.clear()
         self.rectified.clear()
         self.patterns.clear()
 
@@ -161,10 +181,13 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         if name == "__get__":
             return self._property(func, args[0])
+        if name == "register_hook" and self.dual:  # it would meet δ̇ in the place of δ
+            raise NoTangentError(name)
         leaves, spec = tree_flatten((args, kwargs))
         if in_place(name) and leaves and self.is_fixed(leaves[0]):
             raise SharedValueChangedError
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        before = {t.grad_fn for t in tensors}
         read = {self.names[id(t)] for t in tensors if id(t) in self.names}
         tangents = [self.tangent(leaf) for leaf in leaves]
         if all(t is None for t in tangents):
@@ -174,12 +197,23 @@ class Recorder(TorchFunctionMode):
         if read and any(isinstance(o, Tensor) and o.requires_grad for o in tree_flatten(out)[0]):
             self.notes.unknown |= read
             self.notes.operations.add(name)
+        self._account_for(out, before)
         return out
+
+    def _account_for(self, out: Any, before: set[Any]) -> None:
+        """Remembers the nodes that a function added to autograd's graph, between its inputs' nodes and its outputs'."""
+        todo = [t.grad_fn for t in tree_flatten(out)[0] if isinstance(t, Tensor)]
+        while todo:
+            node = todo.pop()
+            if node is not None and node not in before and node not in self.nodes:
+                self.nodes.add(node)
+                todo += [n for n, _ in node.next_functions]
 
     def _property(self, func: Any, t: Tensor) -> Any:
         """`t.shape`, `t.T` and their like; those that are tensors with a gradient are linear."""
         out = func(t)
         if isinstance(out, Tensor) and out is not t and out.requires_grad:
+            self._account_for(out, {t.grad_fn})
             if id(t) in self.names:
                 self.notes.unknown.add(self.names[id(t)])
                 self.notes.operations.add("a property")
@@ -200,15 +234,19 @@ class Recorder(TorchFunctionMode):
     def _with_tangents(
         self, func: Any, name: str, leaves: list[Any], spec: Any, tangents: list[Tensor | None], args: Any, kwargs: Any
     ) -> Any:
+        if in_place(name):
+            return self._changed(func, args, kwargs, tangents)
         if func in _LINEAR and (tangent := _linear_tangent(func, args, kwargs, leaves, spec, tangents)) is not None:
             out = func(*args, **kwargs)
             self._attach(out, tangent)
             return out
+        if name not in _DIFFERENTIABLE_TANGENTS:
+            out = func(*args, **kwargs)
+            if any(isinstance(t, Tensor) and t.requires_grad for t in tree_flatten(out)[0]):
+                raise NoTangentError(name)
+            return out  # a constant
         if self.recall is not None and func not in _PIECEWISE_LINEAR:
             raise CurvedError(name)
-        pure = func
-        if in_place(name):
-            pure = _out_of_place(name)
         spots = [i for i, t in enumerate(tangents) if t is not None]
 
         def run(*values: Tensor) -> Any:
@@ -216,22 +254,33 @@ class Recorder(TorchFunctionMode):
             for spot, value in zip(spots, values, strict=True):
                 filled[spot] = value
             a, k = tree_unflatten(filled, spec)
-            return pure(*a, **k)
+            return func(*a, **k)
 
         primals = tuple(leaves[i] for i in spots)
         moved = tuple(t for t in tangents if t is not None)
-        if name in _WITHOUT_TANGENTS:
-            raise NoTangentError(name)
         forward_mode()
         try:
             out, tangent = torch.func.jvp(run, primals, moved)[:2]
         except (RuntimeError, NotImplementedError):
             raise NoTangentError(name) from None
-        if in_place(name):
-            out = func(*args, **kwargs)
         for o, t in zip(tree_flatten(out)[0], tree_flatten(tangent)[0], strict=True):
             if isinstance(o, Tensor) and o.is_floating_point():
                 self._attach(o, t)
+        return out
+
+    def _changed(self, func: Any, args: Any, kwargs: Any, tangents: list[Tensor | None]) -> Any:
+        """A sum in place; tangents of other changes, and of values that a changed view is a part of, are lost."""
+        if (
+            func not in _ADDITIVE_IN_PLACE
+            or kwargs
+            or not all(isinstance(a, Tensor) for a in args)
+            or args[0]._is_view()
+        ):
+            raise NoTangentError(func.__name__)
+        parts = [torch.zeros_like(a) if t is None else t for a, t in zip(args, tangents, strict=True)]
+        tangent = _ADDITIVE_IN_PLACE[func](*parts)
+        out = func(*args)
+        self.tangents.set(out, tangent)
         return out
 
     def _attach(self, out: Any, tangent: Any) -> None:
@@ -302,7 +351,11 @@ class Recorder(TorchFunctionMode):
         """Notes a ReLU and, if asked, its NASWOT codes."""
         self.notes.kinks += 1
         if self.purpose.codes:
-            self.patterns.append((out.grad_fn, code_matrix(x)))
+            if x.ndim:
+                K = code_matrix(x.unsqueeze(1) if x.ndim == 1 else x)
+            else:
+                K = torch.zeros(0, 0)  # no rows
+            self.patterns.append((out.grad_fn, K))
 
 
 def watch(t: Tensor) -> Tensor:
@@ -373,16 +426,17 @@ def in_place(name: str) -> bool:
     return name.endswith("_")
 
 
-def _out_of_place(name: str) -> Any:
-    plain = name.removesuffix("_")
-    if name.startswith("__i"):
-        plain = "__" + name[3:]
-    return getattr(torch.Tensor, plain, None) or getattr(torch, plain)
-
-
-_WITHOUT_TANGENTS = {  # their kernels hand on statistics that torch treats as constants
-    "rms_norm", "scaled_dot_product_attention", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu",
-}  # fmt: skip
+_inside_transform = torch._C._functorch.peek_interpreter_stack
+# Functions whose forward-mode derivative is itself differentiable, and rightly so: each is tested against a double
+# backward. Torch's derivatives of others hold on to constants (statistics, factorisations), and are wrong in silence.
+_SMOOTH = """
+    __rdiv__ abs add addcmul addmm affine amax amin baddbmm bmm chunk clamp clamp_min clone cos cumsum div einsum elu
+    exp expand flip gather gelu group_standardised hardswish hardtanh index_select interpolate leaky_relu linear log
+    log_softmax logsumexp masked_fill matmul max_pool1d max_pool2d max_pool3d mish mm mul narrow neg pad pixel_shuffle
+    pow prelu reciprocal relu relu6 repeat rsqrt rsub select sigmoid silu sin softmax softplus split sqrt square squeeze
+    stack standardised sub tanh unbind unflatten unsqueeze where
+    """
+_DIFFERENTIABLE_TANGENTS = frozenset(_SMOOTH.split())
 _PIECEWISE_LINEAR = {F.max_pool2d, F.pad, F.leaky_relu, F.relu6, torch.zeros_like, torch.cat}
 _ADDITIVE = {
     torch.add,
@@ -391,6 +445,12 @@ _ADDITIVE = {
     torch.sub,
     torch.Tensor.sub,
     torch.Tensor.__sub__,
+}
+_ADDITIVE_IN_PLACE = {
+    torch.Tensor.add_: torch.add,
+    torch.Tensor.__iadd__: torch.add,
+    torch.Tensor.sub_: torch.sub,
+    torch.Tensor.__isub__: torch.sub,
 }
 _LINEAR = {
     *_ADDITIVE,

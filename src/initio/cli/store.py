@@ -10,7 +10,7 @@ from initio.cli.units import settings_line
 from initio.errors import InputError
 from initio.records import Evaluation, Settings
 from initio.report.cells import printable
-from initio.scores.store import Group, Store, differences, find_store, is_shipped, pack
+from initio.scores.store import Group, Store, differences, find_store, pack, shipped
 
 SHOWN = 10  # differences
 
@@ -63,7 +63,7 @@ class StoreAdd:
 
     def run(self) -> None:
         """Adds, and says how much."""
-        if is_shipped(self.path) and not Path(self.path).is_file():
+        if self.path in shipped() and not Path(self.path).is_file():
             raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
         with Store(find_store(self.other), read_only=True) as other, Store(Path(self.path)) as store:
             print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")

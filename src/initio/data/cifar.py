@@ -34,10 +34,8 @@ class CifarLayout:
 
 def find_layout(folder: Path) -> CifarLayout | None:
     """The layout whose first file is in the folder."""
-    return next(
-        (layout for layout in LAYOUTS if any((folder / f).is_file() for f in layout.train + layout.test)),
-        None,
-    )
+    found = (layout for layout in LAYOUTS if any((folder / f).is_file() for f in layout.train + layout.test))
+    return next(found, None)
 
 
 def read_cifar(folder: Path, split: str, layout: CifarLayout) -> Dataset:
@@ -45,9 +43,8 @@ def read_cifar(folder: Path, split: str, layout: CifarLayout) -> Dataset:
     files = {"train": layout.train, "test": layout.test}
     wanted(split, files, layout.name)
     parts = {which: _joined(folder, files[which], layout) for which in sorted({"train", split})}
-    meta, class_names = folder / layout.meta, tuple[str, ...]()
-    if meta.is_file():
-        class_names = layout.read_meta(meta)
+    meta = folder / layout.meta
+    class_names = layout.read_meta(meta) if meta.is_file() else ()
     if len(class_names) not in (0, layout.classes):
         raise InputError(f"{meta} has {len(class_names)} class names: {layout.name} has {layout.classes} classes")
     return dataset(layout.name, split, parts, class_names, layout.classes)
@@ -58,9 +55,7 @@ def _joined(folder: Path, files: tuple[str, ...], layout: CifarLayout) -> Labell
     if missing:
         raise InputError(f"{folder} looks like {layout.name} but {missing[0]} is missing")
     parts = [layout.read(folder / file, layout.classes) for file in files]
-    where = str(folder)
-    if len(files) == 1:
-        where = str(folder / files[0])
+    where = parts[0].where if len(parts) == 1 else str(folder)
     return LabelledArrays(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]), where)
 
 
@@ -111,17 +106,10 @@ def _binary_meta(path: Path) -> tuple[str, ...]:
 
 
 _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_BINARY = tuple(f"{batch}.bin" for batch in _BATCHES)
 LAYOUTS = (
     CifarLayout("cifar10", 10, _BATCHES, ("test_batch",), "batches.meta", _read_python, _python_meta),
-    CifarLayout(
-        "cifar10",
-        10,
-        tuple(f"{b}.bin" for b in _BATCHES),
-        ("test_batch.bin",),
-        "batches.meta.txt",
-        _read_binary,
-        _binary_meta,
-    ),
+    CifarLayout("cifar10", 10, _BINARY, ("test_batch.bin",), "batches.meta.txt", _read_binary, _binary_meta),
     CifarLayout("cifar100", 100, ("train",), ("test",), "meta", _read_python, _python_meta),
     CifarLayout("cifar100", 100, ("train.bin",), ("test.bin",), "fine_label_names.txt", _read_binary, _binary_meta),
 )

@@ -57,9 +57,7 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """The shape of one input, as it is drawn."""
         stored = tuple(self.images[0].shape)
-        if self.pixels is None:
-            return stored
-        return stored[0], *self.pixels
+        return stored if self.pixels is None else (stored[0], *self.pixels)
 
     def resized(self, pixels: Pixels) -> Dataset:
         """The same data, drawn at another size."""
@@ -104,9 +102,7 @@ class Dataset:
 
     def arrays(self, indices: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The inputs and labels with these numbers, by default all in their stored order, normalised, in memory."""
-        wanted = np.arange(len(self))
-        if indices is not None:
-            wanted = np.asarray(indices)
+        wanted = np.arange(len(self)) if indices is None else np.asarray(indices)
         x = np.empty((len(wanted), *self._take(wanted[:1]).shape), dtype=np.float32)
         for start in range(0, len(wanted), CHUNK):  # normalising needs three times the memory of its result
             chunk = self._take(wanted[start : start + CHUNK])

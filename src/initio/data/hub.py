@@ -10,7 +10,7 @@ import numpy as np
 from initio.data.arrays import check_range, wanted
 from initio.data.dataset import Dataset
 from initio.data.pictures import rgb, sampled_statistics
-from initio.errors import InputError
+from initio.errors import InputError, first_line
 
 SPLITS = {"train": "train", "test": "test", "validation": "test", "valid": "test", "val": "test"}
 
@@ -30,7 +30,7 @@ class HubImages:
         try:
             return rgb(self.rows[index][self.column])
         except Exception as error:  # a damaged or foreign row can fail anywhere in `datasets` and Pillow
-            raise InputError(f"{self.where(index)} cannot be read: {_first_line(error)}") from None
+            raise InputError(f"{self.where(index)} cannot be read: {first_line(error)}") from None
 
     def where(self, index: int) -> str:
         """The row."""
@@ -49,7 +49,7 @@ def read_hub(name: str, split: str) -> Dataset:
     try:
         content = load_dataset(dataset_name, config or None)
     except Exception as error:  # the network, the hub, the files: `datasets` has no common error
-        raise InputError(f"hf:{name} cannot be loaded: {_first_line(error)}") from None
+        raise InputError(f"hf:{name} cannot be loaded: {first_line(error)}") from None
     parts: dict[str, Any] = {}
     for theirs, ours in SPLITS.items():
         if theirs in content:
@@ -72,7 +72,3 @@ def _column(rows: Any, kind: str, name: str) -> str:
     if not found:
         raise InputError(f"{name} has no column of type {kind}: its columns are {', '.join(rows.features)}")
     return str(found[0])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0] or type(error).__name__

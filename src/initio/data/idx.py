@@ -64,9 +64,7 @@ def read_idx(path: Path) -> np.ndarray:
     shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, header, 4))
     expected, there = math.prod(shape) * dtype.itemsize, len(raw) - header
     if there != expected:
-        what = "too long"
-        if there < expected:
-            what = "truncated"
+        what = "truncated" if there < expected else "too long"
         raise InputError(f"{path} is {what}: shape {shape} needs {expected} bytes, there are {there}")
     return np.frombuffer(raw, dtype, offset=header).reshape(shape).astype(dtype.newbyteorder("="))
 

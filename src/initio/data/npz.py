@@ -10,7 +10,7 @@ import numpy as np
 
 from initio.data.arrays import LabelledArrays, dataset, labelled
 from initio.data.dataset import Dataset
-from initio.errors import InputError
+from initio.errors import InputError, first_line
 
 KEYS = {  # the names that are looked for, in this order
     "train": (("x_train", "y_train"), ("train_images", "train_labels"), ("x", "y"), ("images", "labels")),
@@ -89,7 +89,7 @@ def _class_names(path: Path, names: set[str]) -> tuple[str, ...]:
 def _reason(error: Exception) -> str:
     if "allow_pickle" in str(error):
         return "it holds Python objects, which Initio does not load; store plain numbers"
-    return (str(error).splitlines() or [""])[0] or type(error).__name__
+    return first_line(error)
 
 
 def _listed(names: set[str], most: int = 8) -> str:

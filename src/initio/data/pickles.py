@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import InputError, first_line
 
 TORCH_MAGIC = 0x1950A86A20F9469CFC6C  # the first of the pickles that are torch's older format
 
@@ -62,10 +62,7 @@ class PickledArray:
         dtype = self.dtype.dtype()
         if min(self.shape, default=0) < 0 or math.prod(self.shape) * dtype.itemsize != len(self.data):
             raise ValueError(f"an array of shape {self.shape} with {len(self.data)} bytes")
-        values = np.frombuffer(self.data, dtype)
-        if self.fortran:
-            return values.reshape(self.shape[::-1]).T
-        return values.reshape(self.shape)
+        return np.frombuffer(self.data, dtype).reshape(self.shape, order="F" if self.fortran else "C")
 
 
 def read_pickle(raw: bytes, where: str) -> dict[str, Any]:
@@ -79,9 +76,8 @@ def read_pickle(raw: bytes, where: str) -> dict[str, Any]:
     initio.errors.InputError: data_batch_1 refers to builtins.print: refused, plain data does not
     """
     with _refusals(where):
-        found = _a(dict, _Machine(where).run(io.BytesIO(raw)))
-        arrays = {as_text(key): value.value() for key, value in found.items() if isinstance(value, PickledArray)}
-        return {as_text(key): value for key, value in found.items()} | arrays
+        found = {as_text(key): value for key, value in _a(dict, _Machine(where).run(io.BytesIO(raw))).items()}
+        return found | {key: value.value() for key, value in found.items() if isinstance(value, PickledArray)}
 
 
 def read_plain(file: BinaryIO, where: str) -> Any:
@@ -118,7 +114,7 @@ def _member(path: Path) -> bytes:
     except InputError:
         raise
     except Exception as error:  # damage, encryption, names in no known writing: zipfile raises anything
-        raise InputError(f"{path} cannot be read: {error or type(error).__name__}") from None
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 @contextmanager
@@ -128,7 +124,7 @@ def _refusals(where: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # damage can lead an opcode to any value
-        raise InputError(f"{where} is damaged or no pickle of plain data: {error or type(error).__name__}") from None
+        raise InputError(f"{where} is damaged or no pickle of plain data: {first_line(error)}") from None
 
 
 # --- the stack machine ----------------------------------------------------------------------------------------------
@@ -199,7 +195,7 @@ class _Machine:
         _a(list, self.stack[-1]).extend(items)
 
     def set_items(self, items: Sequence[Any]) -> None:
-        _a(dict, self.stack[-1]).update(zip(map(_key, items[::2]), items[1::2], strict=True))
+        _a(dict, self.stack[-1]).update(_dictionary(items))
 
     def add_items(self, items: Iterable[Any]) -> None:
         _a(set, self.stack[-1]).update(map(_key, items))
@@ -268,12 +264,8 @@ def _dictionary(items: Sequence[Any]) -> dict[Any, Any]:
 
 
 def _ordered(pairs: Any = ()) -> dict[Any, Any]:
-    return _dictionary([value for pair in _a(list | tuple, pairs) for value in _two(pair)])
-
-
-def _two(pair: Any) -> tuple[Any, Any]:
-    first, second = _a(list | tuple, pair)
-    return first, second
+    split = (_a(list | tuple, pair) for pair in _a(list | tuple, pairs))
+    return {_key(key): value for key, value in split}
 
 
 def _set(items: Any = ()) -> set[Any]:

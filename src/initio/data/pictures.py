@@ -13,7 +13,7 @@ from initio.data import statistics
 from initio.data.arrays import wanted
 from initio.data.dataset import Dataset, Images
 from initio.data.draw import INPUTS, generator
-from initio.errors import InputError
+from initio.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,10 +50,10 @@ def read_picture(path: Path) -> np.ndarray:
         with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as image:
             return rgb(image)  # without Pillow's warnings: a picture is read, or refused by one sentence
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to
-        reason = str(error).split("\n")[0]
+        reason = first_line(error)
         if "cannot identify" in reason:  # Pillow's own sentence repeats the path
             reason = "its format is not recognised"
-        raise InputError(f"{path} is not a readable image: {reason or type(error).__name__}") from None
+        raise InputError(f"{path} is not a readable image: {reason}") from None
 
 
 def rgb(image: Image) -> np.ndarray:
@@ -103,13 +103,10 @@ def _tree(folder: Path, class_names: tuple[str, ...]) -> tuple[PictureFiles, np.
             raise InputError(f"{class_folder} is a class that the training part does not have")
         found = sorted(p for p in class_folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
         if not found:
-            raise InputError(f"{class_folder} holds no images: each class folder needs at least one of {_endings()}")
+            endings = ", ".join(sorted(SUFFIXES))
+            raise InputError(f"{class_folder} holds no images: each class folder needs at least one of {endings}")
         paths += found
         labels += [class_names.index(class_folder.name)] * len(found)
     if not paths:
         raise InputError(f"{folder} holds no class folders with images")
     return PictureFiles(tuple(paths)), np.array(labels, dtype=np.int64)
-
-
-def _endings() -> str:
-    return ", ".join(sorted(SUFFIXES))

@@ -22,7 +22,7 @@ from initio.errors import InputError, did_you_mean
 
 Data = Dataset | Noise
 
-DATA_FOLDER = "INITIO_DATA"  # the environment variable
+DATA_FOLDER = "INITIO_DATA"  # the environment variable that names the folder of data and tables
 DEBIAN_FOLDER = Path("/usr/share/datasets")
 DEBIAN_NAMES = {"fashion-mnist": ", Debian's package dataset-fashion-mnist brings it", "mnist": ""}
 ARCHIVES = {  # the folders that the published archives unpack to
@@ -98,9 +98,7 @@ def _load(name: str, split: str) -> Data:
     if _is_own(name):
         return _own(name, split)
     path = _find(name)
-    if path.is_dir():
-        return _read_folder(path, split)
-    return _read_file(path, split)
+    return _read_folder(path, split) if path.is_dir() else _read_file(path, split)
 
 
 def _noise(name: str) -> Noise:

@@ -142,11 +142,13 @@ def layerwise(
     mode: Statistics = "frozen"
     if batch_norm == "hooked":
         mode, theta = "coupled", frozenset(n for n in theta if is_weight(tape.parameters[n]))
-    accumulator = _Accumulator(tape, theta, parameterisation, chunk)
-    tape.visit(cotangent, accumulator, mode, theta)
+    accumulator, slow = _Accumulator(tape, theta, parameterisation, chunk), theta
+    if tape.samples == "apart":
+        tape.visit(cotangent, accumulator, mode, theta)
+        slow = theta & tape.notes.unknown
     K = accumulator.finish()
-    if slow := sorted(theta & tape.notes.unknown):
-        K = K + one_by_one(tape, cotangent, mode, slow, parameterisation, chunk)
+    if slow:
+        K = K + one_by_one(tape, cotangent, mode, sorted(slow), parameterisation, chunk)
     return K
 
 
@@ -225,8 +227,8 @@ def ntk(
 ) -> Kernel:  # fmt: skip
     """The kernel of a model on inputs x (with labels y for `label`); `full` gives all mn x mn entries.
 
-    Row i·n + k of the full kernel is class k of sample i. It is the label kernel of the batch repeated n times: the
-    repetition does not change the batch statistics, and frozen samples do not see each other.
+    Row i·n + k of the full kernel is class k of sample i. Two classes at a time, it is the label kernel of the batch
+    repeated: the repetition does not change the batch statistics, and frozen samples do not see each other.
 
     >>> model = nn.Linear(2, 3, bias=False)
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 1.0]])

@@ -83,7 +83,7 @@ def evaluate(
     needs = frozenset[str]().union(*(metric.needs for metric in wanted))
     x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
     measurement = Measurement(model, x, y, options, needs)
-    with plain_arithmetic():
+    with plain_arithmetic(), torch.random.fork_rng(devices=[]):
         return {metric.name: _value(metric, measurement) for metric in wanted}
 
 

@@ -19,7 +19,9 @@ CROP_SIDE = 3
 def naswot(at: Measurement) -> Value:
     """log det of K = Σ_ReLU C Cᵀ + (1−C)(1−C)ᵀ, C the binary codes; units that reach the output only."""
     _ = at.f
-    K = at.tape.notes.codes
+    K, notes = at.tape.notes.codes, at.tape.notes
+    if notes.kinks and K is None:
+        raise UndefinedValue("the rows of some ReLU are not those of the batch, so inputs have no binary codes")
     if K is None:
         raise UndefinedValue("the network has no ReLU, so inputs have no binary codes")
     if at.m == 1:
@@ -28,7 +30,10 @@ def naswot(at: Measurement) -> Value:
     eigenvalues = np.linalg.eigvalsh(K.numpy())
     if sign <= 0 or eigenvalues[0] <= len(K) * np.finfo(np.float64).eps * eigenvalues[-1]:
         raise UndefinedValue("two inputs have the same activation pattern, so the determinant is zero")
-    return at.with_doubt(float(logdet))
+    note = ""
+    if notes.hidden:
+        note = f"ReLUs inside of what cannot be seen ({', '.join(sorted(notes.hidden))}) would be left outside"
+    return at.with_doubt(float(logdet), note, at.elsewhere)
 
 
 def regions(at: Measurement) -> Value:

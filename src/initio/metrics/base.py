@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -13,13 +14,16 @@ from torch import Tensor, nn
 
 from initio.autodiff.layers import CHUNK_BYTES
 from initio.autodiff.parts import Parts
-from initio.autodiff.passes import double_backward
+from initio.autodiff.passes import outputs
 from initio.autodiff.record import NoTangentError, Tape, record
 from initio.errors import InputError
 from initio.kernels import empirical
 from initio.kernels.empirical import BatchNorm, Kernel, Parameterisation, Parameters, Reduction, chosen, share
 
 Loss = Literal["cross_entropy", "mse"]
+SAME = {"float32": 1e-4, "float64": 1e-10}  # outputs that differ by roundings
+STEP, AGREE = 1e-5, 1e-2  # of a finite difference along θ, and how well a double backward must agree with it
+FLAT = 1e-3  # a variance below this part of ε
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -84,8 +88,8 @@ class Metric:
     """One metric: what it is, where it comes from, and the function that reads it off a measurement.
 
     `needs` names what has to be computed: `labels`, `gradients`, `second order`, `kernel`, `codes`, `input gradients`,
-    `per-sample gradients`, `forward passes`, `timing`. Metrics that need `timing` differ from run to run and are
-    left out of `all`.
+    `per-sample gradients`, `forward passes`, `counting`, `timing`. Metrics that need `timing` differ from run to run
+    and are left out of `all`.
     """
 
     name: str
@@ -112,12 +116,14 @@ class Metric:
             out = Value(out)
         if out.value is not None and math.isnan(out.value):
             return Value(None, out.flag or f"{self.name} is not a number on this network and batch")
+        if out.value is not None and math.isinf(out.value) and not out.flag:
+            return Value(None, f"{self.name} is beyond the range of {measurement.options.dtype} numbers")
         return out
 
 
 @dataclass(frozen=True)
 class LossPass:
-    """What one backward pass of the batch loss leaves: g, perhaps Hθ, and Fisher's sums by layer."""
+    """What one backward pass of the batch loss leaves: g, Hθ if tangents were carried, and Fisher's sums by layer."""
 
     g: dict[str, Tensor]
     H_theta: dict[str, Tensor] | None
@@ -131,6 +137,7 @@ class Measurement:
         self.model, self.x, self.y, self.options, self.needs = model, x, y, options, needs
         self.m = len(x)
         self.no_tangent = ""  # the operation that tangents could not pass
+        self.random = False  # whether the forward pass draws random numbers
 
     # --- the passes ----------------------------------------------------------------------------------------------
 
@@ -145,10 +152,37 @@ class Measurement:
         return self._record(None)
 
     def _record(self, direction: Mapping[str, Tensor] | None) -> Tape:
-        return record(
-            self.model, self.x, direction=direction, dtype=self.dtype, codes="codes" in self.needs,
-            fisher="fisher" in self.needs, memory=self.options.memory,
-        )  # fmt: skip
+        """The pass with recorded layers, or, where they disturb the model, one that leaves all to autograd."""
+        codes, memory = "codes" in self.needs, self.options.memory
+        generator = torch.get_rng_state()
+        try:
+            tape = record(
+                self.model, self.x, direction=direction, dtype=self.dtype, codes=codes, fisher="fisher" in self.needs,
+                memory=memory,
+            )  # fmt: skip
+            _ = tape.samples
+        except InputError as error:
+            try:
+                tape = record(self.model, self.x, dtype=self.dtype, codes=codes, memory=memory, plain=True)
+                _ = tape.samples
+            except InputError:
+                raise error from None
+            self.no_tangent = "a model that writes into its input or differentiates inside"
+        self.random = not torch.equal(generator, torch.get_rng_state())
+        if not tape.notes.by_row and tape.samples != "together" and self._depends_on_others(tape):
+            tape.samples = "together"
+        return tape
+
+    def _depends_on_others(self, tape: Tape) -> bool:
+        """Whether outputs change without the first sample and in another order: also by ways that have no gradient."""
+        if self.m == 1 or tape.notes.batch_norms or self.random:
+            return False
+        try:
+            f = outputs(self.model, self.x[1:].flip(0), self.dtype).flip(0)
+        except InputError:
+            return False  # a model for batches of one size
+        size = float(tape.f.detach().abs().max()) * SAME[self.options.dtype]
+        return not bool(((f - tape.f[1:]).abs() <= size).all())
 
     @cached_property
     def f(self) -> Tensor:
@@ -170,20 +204,57 @@ class Measurement:
         if self.tape.ft is not None:
             delta_dot = self.loss_tangent(self.tape.ft.detach()) / self.m
             return LossPass(*self.tape.dual_gradient(delta, delta_dot, fisher=fisher, names=names), sums)
-        g = self.tape.gradient(delta, fisher=fisher, names=names)
-        if "second order" not in self.needs:
-            return LossPass(g, None, sums)
+        return LossPass(self.tape.gradient(delta, fisher=fisher, names=names), None, sums)
+
+    @cached_property
+    def H_theta(self) -> dict[str, Tensor]:  # noqa: N802
+        """Hθ of the batch loss, from the pass that gave g or from a double backward."""
+        if self.loss_pass.H_theta is not None:
+            return self.loss_pass.H_theta
         if self.no_tangent:
-            return LossPass(g, self._double_backward(), sums)
-        return LossPass(g, {n: torch.zeros_like(t) for n, t in g.items()}, sums)  # nothing moves along θ
+            return self.double_backward
+        return {n: torch.zeros_like(t) for n, t in self.g.items()}  # nothing moves along θ
 
-    def _double_backward(self) -> dict[str, Tensor]:
-        def cotangent(f: Tensor) -> Tensor:
-            return self._loss_gradient(f) / self.m
+    @cached_property
+    def double_backward(self) -> dict[str, Tensor]:
+        """Hθ by stock autograd, if it is what a finite difference of g says.
 
+        Some functions' second derivatives are wrong in silence: those that may be differentiated once, and torch's own
+        weight norm in the other order.
+        """
+        with self.second_derivatives():
+            H = self.plain_tape.curvature(self._batch_loss_gradient, self.direction)
+            g, dg = self.g, self._gradient_along(STEP)
+        expected, found = self.dot({n: g[n].double() for n in H}, dg), self.dot(g, H)
+        size = math.sqrt(self.dot(g, g) * max(self.dot(H, H), self.dot(dg, dg)))
+        if abs(expected - found) > AGREE * size:
+            raise UndefinedValue(f"the second derivative of {self.no_tangent} is not what a finite difference says")
+        return H
+
+    def _batch_loss_gradient(self, f: Tensor) -> Tensor:
+        return self.loss_gradient_of(f) / self.m
+
+    def _gradient_along(self, step: float) -> dict[str, Tensor]:
+        """(g(θ + hθ) − g(θ − hθ)) / 2h in float64."""
+        ends = []
+        for t in (1 + step, 1 - step):
+            values = {n: p.detach().double() for n, p in Parts(self.model).parameters.items()}
+            values |= {n: values[n] * t for n in self.direction}
+            tape = record(self.model, self.x, dtype=torch.float64, plain=True, values=values)
+            ends.append(tape.gradient(self._batch_loss_gradient(tape.f.detach()), names=self.direction))
+        return {n: (ends[0][n] - ends[1][n]) / (2 * step) for n in self.direction}
+
+    @cached_property
+    def plain_tape(self) -> Tape:
+        """A pass that autograd can differentiate twice."""
+        return record(self.model, self.x, dtype=self.dtype, memory=self.options.memory, plain=True)
+
+    @contextmanager
+    def second_derivatives(self) -> Iterator[None]:
+        """Where torch has none, the values that need them do not exist."""
         try:
-            return double_backward(self.model, self.x, cotangent, self.direction, self.dtype)
-        except (RuntimeError, NotImplementedError):
+            yield
+        except (RuntimeError, NotImplementedError, InputError):
             raise UndefinedValue(f"{self.no_tangent} has no second derivative in torch") from None
 
     @cached_property
@@ -217,9 +288,10 @@ class Measurement:
     def loss_gradient(self) -> Tensor:
         """∂ℓ_i/∂f_i: (m, n), not divided by m."""
         self._check_labels()
-        return self._loss_gradient(self.f)
+        return self.loss_gradient_of(self.f)
 
-    def _loss_gradient(self, f: Tensor) -> Tensor:
+    def loss_gradient_of(self, f: Tensor) -> Tensor:
+        """The same as a function of f, to be differentiated."""
         n = f.shape[1]
         if self.options.loss == "cross_entropy":
             if n == 1:
@@ -268,10 +340,36 @@ class Measurement:
 
     @cached_property
     def doubt(self) -> str:
-        """A reason to doubt every value, or nothing."""
-        if self.m > 1 and bool((self.f == self.f[:1]).all()) and not bool((self.x == self.x[:1]).all()):
-            return "the network's output does not depend on its input"
+        """Reasons to doubt every value, or nothing."""
+        reasons = []
+        if self.m > 1 and bool((self.x == self.x[:1]).all()):
+            reasons.append("all inputs are the same")
+        elif self.m > 1 and bool((self.f == self.f[:1]).all()):
+            reasons.append("the network's output does not depend on its input")
+        if self.random:
+            reasons.append("the network draws random numbers, so that no two passes agree")
+        notes = self.tape.notes
+        if "NativeBatchNorm" in notes.hidden:
+            reasons.append("a batch norm that cannot be seen was left as it is")
+        if any(bool((inv.square() * eps > 1 - FLAT).all()) for inv, eps in notes.scales):
+            reasons.append("a batch norm met values without variance, so that only its ε and rounding are left")
+        return "; ".join(reasons)
+
+    @property
+    def together(self) -> str:
+        """A reason to doubt what is made of single samples, or nothing."""
+        if self.tape.samples == "together":
+            return (
+                "the samples of a batch see each other, beyond batch norm: single samples have no gradient of their own"
+            )
         return ""
+
+    @property
+    def elsewhere(self) -> str:
+        """A reason to doubt what is read off layers, or nothing."""
+        if self.tape.samples == "elsewhere":
+            return "the rows of some layer are not those of the batch"
+        return self.together
 
     def with_doubt(self, value: float, *flags: str) -> Value:
         """The value, flagged with every reason to doubt it."""
@@ -279,7 +377,15 @@ class Measurement:
 
     def dot(self, a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
         """⟨a, b⟩ over θ in float64, in the chosen parameterisation."""
-        return sum(self.scale(n) * float(torch.sum(a[n] * b[n], dtype=torch.float64)) for n in a)
+        return sum(self.scale(n) * _dot(a[n], b[n]) for n in a)
+
+
+def _dot(a: Tensor, b: Tensor) -> float:
+    """⟨a, b⟩, its products in float64 too where they leave the range of float32."""
+    total = float(torch.sum(a * b, dtype=torch.float64))
+    if not 1e-30 < abs(total) < math.inf:
+        total = float(torch.sum(a.double() * b.double()))
+    return total
 
 
 def needs(*names: str) -> frozenset[str]:

@@ -7,6 +7,7 @@ over single samples hold the statistics constant.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from initio.autodiff.channels import bias_gradient
 from initio.autodiff.layers import fan_in
 from initio.autodiff.record import Layer, NoTangentError, Tape, record
 from initio.autodiff.weighted import plus
+from initio.errors import InputError
 from initio.kernels.empirical import is_weight
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
@@ -47,8 +49,7 @@ def snip_printed(at: Measurement) -> Value:
 
 def grasp(at: Measurement) -> Value:
     """−θᵀHg = −⟨g, Hθ⟩, from one pass of dual numbers in the direction θ."""
-    g, H_theta = at.g, at.loss_pass.H_theta
-    assert H_theta is not None
+    g, H_theta = at.g, at.H_theta
     note = ""
     if at.no_tangent:
         note = f"Hθ took a double backward, since {at.no_tangent} carries no tangents"
@@ -65,7 +66,8 @@ def nasi_sum(at: Measurement) -> Value:
     gamma = {"cross_entropy": LIPSCHITZ, "mse": 1.0}[at.options.loss]
     products = _Products(at, at.tape, dual=False)
     at.tape.visit(at.loss_gradient(), products, "frozen")
-    return at.with_doubt(sum(products.finished()) / gamma)
+    total = sum(products.finished())
+    return at.with_doubt(total / gamma, at.together, _zero(at, total))
 
 
 def grasp_printed(at: Measurement) -> Value:
@@ -75,13 +77,30 @@ def grasp_printed(at: Measurement) -> Value:
         tape = record(
             at.model, at.x, direction=at.direction, dtype=at.dtype, frozen=True, memory=at.options.memory
         )  # fmt: skip
-    except NoTangentError as error:
-        raise UndefinedValue(f"{error} carries no tangents, so single samples have no H_i θ here") from None
-    if tape.ft is None:  # nothing moves along θ
-        return at.with_doubt(0.0)
-    products = _Products(at, tape, dual=True)
-    tape.visit_dual(delta, at.loss_tangent(tape.ft.detach()), products)
-    return at.with_doubt(abs(sum(products.finished())) / at.m)
+    except (NoTangentError, InputError) as error:
+        at.no_tangent = at.no_tangent or str(error)
+        total = sum(_double_backwards(at, delta))
+    else:
+        total = 0.0
+        if tape.ft is not None:  # something moves along θ
+            products = _Products(at, tape, dual=True)
+            tape.visit_dual(delta, at.loss_tangent(tape.ft.detach()), products)
+            total = sum(products.finished())
+    return at.with_doubt(abs(total) / at.m, at.together, _zero(at, total))
+
+
+def _double_backwards(at: Measurement, delta: Tensor) -> Iterator[float]:
+    """⟨g_i, H_iθ⟩ for each sample i, where no tangents can be carried."""
+    _ = at.double_backward  # which is checked
+    for i in range(at.m):
+        row = _only(i, torch.ones_like(delta))
+
+        def cotangent(f: Tensor, row: Tensor = row) -> Tensor:
+            return at.loss_gradient_of(f) * row
+
+        with at.second_derivatives():
+            H = at.plain_tape.curvature(cotangent, at.direction, "frozen")
+        yield at.dot(at.plain_tape.gradient(delta * row, names=H, batch_norm="frozen"), H)
 
 
 def fisher(at: Measurement) -> Value:
@@ -94,13 +113,23 @@ def fisher(at: Measurement) -> Value:
     for name, s in sums.items():
         weight = at.tape.parameters[name.split("#")[0]]
         total += fan_in(tuple(weight.shape)) * float((s.double() ** 2).sum()) / (2 * at.m)
-    return at.with_doubt(total)
+    outside = [n for n in at.tape.notes.unknown if is_weight(n, at.tape.parameters[n])]
+    note = ""
+    if outside:
+        note = f"{len(outside)} weights are used outside of convolutions and linear layers, and do not count"
+    return at.with_doubt(total, note, at.elsewhere)
 
 
 def _no_gradient(at: Measurement) -> str:
     if any(bool(t.any()) for t in at.g.values()):
         return ""
     return "the gradient is zero: the loss does not depend on any parameter"
+
+
+def _zero(at: Measurement, total: float) -> str:
+    if total == 0:
+        return _no_gradient(at)
+    return ""
 
 
 class _Products:
@@ -111,10 +140,13 @@ class _Products:
 
     def __init__(self, at: Measurement, tape: Tape, *, dual: bool) -> None:
         self.at, self.tape, self.dual = at, tape, dual
+        self.apart = tape.samples == "apart"
         self.total = torch.zeros(at.m, dtype=torch.float64)
         self.waiting: dict[str, tuple[Tensor, Tensor]] = {}  # the gradients of parameters that are used more than once
 
     def __call__(self, layer: Layer, x: Tensor, delta: Tensor, xt: Tensor | None, dt: Tensor | None) -> None:
+        if not self.apart:
+            return
         if layer.geometry is None:
             self.add(layer.weight, x, xt)
             self.add(layer.bias, delta, dt)
@@ -153,11 +185,13 @@ class _Products:
 
     def finished(self) -> list[float]:
         """With the parameters that had to wait for all their uses, and those that only autograd knows."""
+        slow = self.at.theta
+        if self.apart:
+            slow = slow & self.tape.notes.unknown
         for name, (G, H) in self.waiting.items():
             self._add(name, G, H)
-        slow = sorted(self.at.theta & self.tape.notes.unknown)
         for i in range(self.at.m * bool(slow)):
-            self.total[i] += self._one_sample(i, slow)
+            self.total[i] += self._one_sample(i, sorted(slow))
         return [float(t) for t in self.total]
 
     def _one_sample(self, i: int, names: list[str]) -> float:

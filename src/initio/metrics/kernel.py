@@ -6,23 +6,25 @@ import math
 
 from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
+ZERO = "the kernel is zero: the output does not depend on any parameter"
+
 
 def trace(at: Measurement) -> Value:
     """√(‖Θ0‖_tr / m)."""
-    return at.with_doubt(math.sqrt(at.kernel.trace / at.m), at.kernel.note)
+    return at.with_doubt(math.sqrt(at.kernel.trace / at.m), *_notes(at))
 
 
 def kappa(at: Measurement) -> Value:
     """λ_max / λ_min; infinite, with the reason, when λ_min cannot be told from zero."""
     _nonzero(at)
     spectrum = at.kernel.spectrum
-    return at.with_doubt(spectrum.kappa, spectrum.flag, _single(at, "κ"), at.kernel.note)
+    return at.with_doubt(spectrum.kappa, spectrum.flag, _single(at, "κ"), *_notes(at))
 
 
 def lambda_min(at: Measurement) -> Value:
     """The smallest eigenvalue."""
     spectrum = at.kernel.spectrum
-    return at.with_doubt(spectrum.lambda_min, spectrum.flag, at.kernel.note)
+    return at.with_doubt(spectrum.lambda_min, spectrum.flag, *_notes(at))
 
 
 def lambda_relative(at: Measurement) -> Value:
@@ -30,23 +32,30 @@ def lambda_relative(at: Measurement) -> Value:
     _nonzero(at)
     spectrum = at.kernel.spectrum
     return at.with_doubt(
-        at.m * spectrum.lambda_min / at.kernel.trace, spectrum.flag, _single(at, "λ_min / mean λ"), at.kernel.note
+        at.m * spectrum.lambda_min / at.kernel.trace, spectrum.flag, _single(at, "λ_min / mean λ"), *_notes(at)
     )
 
 
 def eigen(at: Measurement) -> Value:
     """The mean of the diagonal: an upper bound of λ_min."""
-    return at.with_doubt(at.kernel.trace / at.m, at.kernel.note)
+    return at.with_doubt(at.kernel.trace / at.m, *_notes(at))
 
 
 def knas(at: Measurement) -> Value:
     """The mean of all entries: ‖mean gradient‖²."""
-    return at.with_doubt(float(at.kernel.gram.mean()), at.kernel.note)
+    return at.with_doubt(float(at.kernel.gram.mean()), *_notes(at))
+
+
+def _notes(at: Measurement) -> tuple[str, ...]:
+    zero = ""
+    if at.kernel.trace == 0:
+        zero = ZERO
+    return at.kernel.note, at.together, zero
 
 
 def _nonzero(at: Measurement) -> None:
     if at.kernel.trace == 0:
-        raise UndefinedValue("the kernel is zero: the output does not depend on any parameter")
+        raise UndefinedValue(ZERO)
 
 
 def _single(at: Measurement, name: str) -> str:

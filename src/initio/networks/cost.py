@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,7 +16,11 @@ from initio.networks.graphs import Graph, NetworkSettings, Norm, Op
 from initio.networks.operations import OPERATIONS, Kit
 
 Shape = tuple[int, ...]
-_COUNTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+_COUNTED = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear, nn.Bilinear,
+    nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase,
+)  # fmt: skip
+_FREE = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,8 @@ class NetworkCost:
     """Counts for one input.
 
     FLOPs follow the convention of the NAS-Bench-201 table: one multiply-add of a convolution or a linear layer counts
-    as one, a bias adds one for each output; batch norm, activations, pooling and sums are free.
+    as one, a bias adds one for each output; batch norm, activations, pooling and sums are free. Transposed
+    convolutions, bilinear and recurrent layers and attention count in the same way.
     """
 
     parameters: int = 0
@@ -76,20 +83,61 @@ def count_built(model: nn.Module, shape: Shape) -> NetworkCost:
 
 def count_module(model: nn.Module, *inputs: Tensor) -> tuple[NetworkCost, Shape]:
     """The cost of any module, and the shape of its output, on inputs that are batches of one."""
-    flops = layers = 0
+    with counted(model) as total, torch.no_grad():
+        output: Tensor = model(*inputs)
+    return NetworkCost(sum(p.numel() for p in model.parameters()), total.flops, total.layers), tuple(output.shape[1:])
 
-    def add(module: nn.Module, _: Any, output: Tensor) -> None:
-        nonlocal flops, layers
-        assert isinstance(module, _COUNTED)
-        per_output = math.prod(module.weight.shape[1:])  # input channels of the group x kernel positions
-        flops += output.numel() * (per_output + (module.bias is not None))
-        layers += 1
+
+@dataclass
+class Tally:
+    """What one forward pass of a batch of one costs, while it runs."""
+
+    flops: int = 0
+    layers: int = 0
+
+
+@contextmanager
+def counted(model: nn.Module) -> Iterator[Tally]:
+    """Counts the layers that run inside."""
+    total = Tally()
+
+    def add(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        total.flops += _multiply_adds(module, inputs, output)
+        total.layers += 1
 
     hooks = [m.register_forward_hook(add) for m in model.modules() if isinstance(m, _COUNTED)]
     try:
-        with torch.no_grad():
-            output: Tensor = model(*inputs)
+        yield total
     finally:
         for hook in hooks:
             hook.remove()
-    return NetworkCost(sum(p.numel() for p in model.parameters()), flops, layers), tuple(output.shape[1:])
+
+
+def _multiply_adds(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> int:
+    """Of one layer on a batch of one; a bias adds one for each output."""
+    if isinstance(module, nn.MultiheadAttention):
+        return _attention(module, *inputs[:3])
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase):  # every weight once a step
+        return sum(p.numel() for p in module.parameters()) * int(inputs[0].numel() // module.input_size)
+    weight, bias = module.weight, module.bias
+    assert isinstance(weight, Tensor)
+    per_output = math.prod(weight.shape[1:])  # input channels of the group x kernel positions
+    offsets = output.numel() * (bias is not None)
+    if isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
+        return int(inputs[0].numel() * per_output + offsets)  # the weights' first dimension is the input's
+    return int(output.numel() * per_output + offsets)
+
+
+def _attention(module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor) -> int:
+    """Three projections, products of queries and keys, sums of values, and the projection of what comes out."""
+    E = module.embed_dim
+    q, k, v = (len(t.reshape(-1, t.shape[-1])) for t in (query, key, value))
+    projections = E * (q * E + k * module.kdim + v * module.vdim + q * E)
+    offsets = E * (q + k + v) * (module.in_proj_bias is not None) + E * q * (module.out_proj.bias is not None)
+    return int(projections + offsets + 2 * q * k * E)
+
+
+def uncounted(model: nn.Module) -> list[str]:
+    """Weights that are in no layer whose multiply-adds are counted, nor in one that multiplies no matrices."""
+    known = {id(p) for m in model.modules() if isinstance(m, _COUNTED + _FREE) for p in m.parameters()}
+    return [name for name, p in model.named_parameters() if p.ndim >= 2 and id(p) not in known]

@@ -25,9 +25,7 @@ def is_cost(metric: Metric) -> bool:
 
 def subject(space: Space, arch: Architecture, *, counted: bool) -> Architecture:
     """Whose value it is: that of the architecture as written if it is counted, of its representative if measured."""
-    if counted:
-        return arch
-    return space.canonical(arch)
+    return arch if counted else space.canonical(arch)
 
 
 def measure(
@@ -87,6 +85,4 @@ def _counted(
 
 def home_of(space: Space, arch: Architecture) -> Space:
     """The space itself, or the larger one that a canonical architecture lies in."""
-    if arch.space == space.name:
-        return space
-    return get_space(arch.space)
+    return space if arch.space == space.name else get_space(arch.space)

@@ -58,11 +58,8 @@ class MetricScore:
     @property
     def text(self) -> tuple[str, str, str]:
         """Direction, mean and spread, as people read them."""
-        mean, spread = "none", ""
-        if self.value is not None:
-            mean = f"{self.value:.6g}"
-        if self.spread is not None:
-            spread = f" ± {self.spread:.2g}"
+        mean = "none" if self.value is None else f"{self.value:.6g}"
+        spread = "" if self.spread is None else f" ± {self.spread:.2g}"
         return ARROWS[self.higher_is_better], mean, spread
 
 
@@ -75,10 +72,7 @@ class Scores(Mapping[str, MetricScore]):
     seeds: tuple[int, ...]
 
     def __getitem__(self, name: str) -> MetricScore:
-        for score in self.scores:
-            if score.metric == name:
-                return score
-        raise KeyError(name)
+        return {score.metric: score for score in self.scores}[name]
 
     def __iter__(self) -> Iterator[str]:
         return (score.metric for score in self.scores)
@@ -89,9 +83,7 @@ class Scores(Mapping[str, MetricScore]):
     @property
     def title(self) -> str:
         """The batch, the seeds, and what the arrows mean."""
-        repeats = ""
-        if len(self.seeds) > 1:
-            repeats = f", seeds {self.seeds[0]} to {self.seeds[-1]}"
+        repeats = f", seeds {self.seeds[0]} to {self.seeds[-1]}" * (len(self.seeds) > 1)
         return f"{self.batch}{repeats}   ↑ larger is better, ↓ smaller is better"
 
     def __repr__(self) -> str:
@@ -161,18 +153,11 @@ def score(
     elif network:
         raise InputError(f"{', '.join(network)}: a module has its size already; only architectures are built here")
     else:
-        rows = [evaluate(drawn, batch, chosen, options) for drawn in _drawn(model, batch, seeds)]
+        model = materialised(model, batch)
+        rows = [evaluate(model, batch, chosen, options)]
+        rows += [evaluate(redrawn(model, this), batch, chosen, options) for this in seeds[1:]]
     scores = (MetricScore(m.name, m.higher_is_better, tuple(row[m.name] for row in rows)) for m in chosen)
     return Scores(tuple(scores), batch.source, seeds)
-
-
-def _drawn(model: nn.Module, batch: Batch, seeds: Iterable[int]) -> Iterator[nn.Module]:
-    """The module itself, then copies with new weights."""
-    _, *others = seeds
-    model = materialised(model, batch)
-    yield model
-    for seed in others:
-        yield redrawn(model, seed)
 
 
 def as_batch(batch: Batch | tuple[Any, Any] | Iterable[Any]) -> Batch:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from initio.autodiff.threads import one_thread
 from initio.errors import InputError
+from initio.files import read_text
 from initio.records import Architecture, Batch, Evaluation, Settings, settings
 from initio.scores.measure import home_of, is_cost, measure, subject
 from initio.scores.read import fill
@@ -140,9 +141,7 @@ class ScoringProgress:
     @property
     def rate(self) -> float:
         """Architectures a second."""
-        if self.seconds == 0:
-            return 0.0
-        return self.done / self.seconds
+        return self.done / self.seconds if self.seconds else 0.0
 
 
 # --- which architectures -----------------------------------------------------
@@ -180,9 +179,7 @@ def sample(space: Space, count: int, seed: int) -> list[Architecture]:
 def read_architectures(path: Path, space: Space) -> list[Architecture]:
     """The architectures in a text file, one a line in any notation; empty lines and lines with # do not count."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise InputError(f"{str(path)!r} is not a text file") from None
+        lines = read_text(path).splitlines()
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     found: dict[Architecture, None] = {}
@@ -219,17 +216,15 @@ def score_pool(
     ended = []
     for number, part in sorted(enumerate(job.parts), key=lambda item: not item[1].counted):
         mine = [task for task in tasks if task.part == number]
+        phase, processes = "scoring", workers
         if part.counted:  # too quick to be sent anywhere
-            progress = ScoringProgress("counting", 0, len(mine), known[number])
-            answers = in_process(partial(run_task, job), mine)
-        else:
-            progress = ScoringProgress("scoring", 0, len(mine), known[number])
-            answers = _scored(job, mine, workers)
-        ended.append(_collect(answers, progress, store, on_progress))
+            phase, processes = "counting", 1
+        progress = ScoringProgress(phase, 0, len(mine), known[number])
+        ended.append(_collect(_answers(job, mine, processes), progress, store, on_progress))
     return tuple(ended)
 
 
-def _scored(job: ScoringJob, tasks: list[ScoringTask], workers: int) -> Answers[list[Evaluation]]:
+def _answers(job: ScoringJob, tasks: list[ScoringTask], workers: int) -> Answers[list[Evaluation]]:
     work = partial(run_task, job)
     if workers == 1:
         yield from in_process(work, tasks)
@@ -297,9 +292,7 @@ def run_task(job: ScoringJob, task: ScoringTask) -> list[Evaluation]:
     out = []
     with one_thread():
         for seed in task.seeds:
-            values = measure(
-                arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed
-            )  # fmt: skip
+            values = measure(arch, job.batch, metrics, space=space, network=network, options=job.options, seed=seed)
             for name, found in values.items():
                 out.append(Evaluation(arch, name, found.value, seed, found.flag, made, part.data, versions[name]))
     return out

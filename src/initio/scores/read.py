@@ -58,12 +58,11 @@ def read_all(
 ) -> ScoreTable:
     """Every architecture that has a score, as the store has it: costs and networks stand in rows of their own."""
     chosen = choose(store.groups(), space, where or {}, metrics, home=home)
-    wanted = {metric: (_origin(groups), frozenset(group.key for group in groups)) for metric, groups in chosen.items()}
+    wanted = {}
+    for metric, groups in chosen.items():
+        made = Origin(groups[0].settings, groups[0].source, groups[0].version)
+        wanted[metric] = made, frozenset(group.key for group in groups)
     return fill(store, wanted)
-
-
-def _origin(groups: Sequence[Group]) -> Origin:
-    return Origin(groups[0].settings, groups[0].source, groups[0].version)
 
 
 def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = None) -> ScoreTable:

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from initio.errors import InputError
@@ -92,7 +91,6 @@ class Store:
         """Opens the file; makes it when it is not there, unless `read_only`."""
         self.path = Path(path)
         self._patience = patience
-        self._settings: dict[str, int] = {}
         if not self.path.parent.is_dir():
             raise InputError(f"the folder of the store {str(self.path)!r} does not exist")
         if self.path.is_dir():
@@ -104,7 +102,7 @@ class Store:
         if not read_only and self.path.suffix == PACKED:
             raise InputError(f"the packed store {str(self.path)!r} can only be read: write to an .db file")
         with self._sentences():
-            self._db = self._opened(read_only)
+            self._db = self._read_only() if read_only else self._connect(self.path.absolute().as_uri())
         try:
             with self._sentences():
                 self._prepare(read_only)
@@ -114,11 +112,6 @@ class Store:
         self._file = self._file_now()
 
     # --- opening -----------------------------------------------------
-
-    def _opened(self, read_only: bool) -> sqlite3.Connection:
-        if read_only:
-            return self._read_only()
-        return self._connect(self.path.absolute().as_uri())
 
     def _connect(self, uri: str) -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, timeout=self._patience, isolation_level=None)
@@ -206,45 +199,34 @@ class Store:
 
     def put(self, evaluations: Iterable[Evaluation]) -> None:
         """Writes all or none of them; what the store knows already stays as it is."""
-        rows = list(evaluations)
+        rows = [(*_key(e), e.value, e.flag) for e in evaluations]
+        texts = dict.fromkeys(row[2:3] for row in rows)  # each settings once, in the order of the scores
         with self._sentences(), self._transaction():
+            self._db.executemany("INSERT INTO settings (text) VALUES (?) ON CONFLICT DO NOTHING", texts)
             self._db.executemany(
-                "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(*self._row_key(e), e.metric, e.version, e.seed, e.value, e.flag) for e in rows],
+                "INSERT INTO scores VALUES (?, ?, (SELECT id FROM settings WHERE text = ?), ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                rows,
             )
         if self._file_now() != self._file:  # SQLite goes on with a file that has lost its name, and nobody finds it
             raise InputError(f"the store {str(self.path)!r} was deleted or replaced while it was in use")
 
     def describe(self, batch: Batch) -> None:
         """Remembers what the fingerprint of a batch stands for."""
-        with self._sentences(), self._transaction():
-            self._db.execute(
-                "INSERT INTO data VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                (batch.fingerprint, batch.source, len(batch)),
-            )
+        self._describe([(batch.fingerprint, batch.source, len(batch))])
 
     def add(self, other: Store) -> int:
         """Writes all that another store has and this one does not, and says how many scores that were."""
         before = len(self)
         with other._sentences():
             data = other._db.execute("SELECT fingerprint, source, size FROM data").fetchall()
-        with self._sentences(), self._transaction():
-            self._db.executemany("INSERT INTO data VALUES (?, ?, ?) ON CONFLICT DO NOTHING", data)
+        self._describe(data)
         self.put(other.evaluations())
         return len(self) - before
 
-    def _row_key(self, e: Evaluation) -> tuple[str, str, int, str]:
-        return e.architecture.space, _choices_text(e.architecture), self._settings_id(e.settings), e.data
-
-    def _settings_id(self, values: Settings) -> int:
-        """The number of these settings; inside a transaction that may be rolled back, so only known ones are kept."""
-        text = _settings_text(values)
-        if text not in self._settings:
-            found = self._db.execute("SELECT id FROM settings WHERE text = ?", (text,)).fetchone()
-            if found is None:
-                return int(self._db.execute("INSERT INTO settings (text) VALUES (?)", (text,)).lastrowid or 0)
-            self._settings[text] = int(found[0])
-        return self._settings[text]
+    def _describe(self, data: Iterable[tuple[str, str, int]]) -> None:
+        with self._sentences(), self._transaction():
+            self._db.executemany("INSERT INTO data VALUES (?, ?, ?) ON CONFLICT DO NOTHING", data)
 
     # --- reading -----------------------------------------------------
 
@@ -262,8 +244,7 @@ class Store:
         """By which the store knows these settings; 0 if it does not."""
         with self._sentences():
             found = self._db.execute("SELECT id FROM settings WHERE text = ?", (_settings_text(values),)).fetchone()
-        (number,) = found or (0,)
-        return int(number)
+        return int(found[0]) if found else 0
 
     def evaluations(self) -> Iterator[Evaluation]:
         """All scores, in the order of their keys: the same order for the same scores, however they were written."""
@@ -273,15 +254,15 @@ class Store:
 
     def rows(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[StoredRow]:
         """The scores of these spaces as plain values, in one sweep; or only those of a few architectures."""
-        columns = (
-            "SELECT space, settings, data, metric, version, choices, seed, value, flag FROM scores WHERE space = ?"
-        )
-        questions: Iterable[tuple[str, tuple[str, ...]]] = ((columns, (space,)) for space in sorted(spaces))
+        columns = "space, settings, data, metric, version, choices, seed, value, flag"
+        question = f"SELECT {columns} FROM scores WHERE space = ?"
+        asked: Iterable[tuple[str, ...]] = ((space,) for space in sorted(spaces))
         if among is not None:
-            questions = ((f"{columns} AND choices = ?", (arch.space, _choices_text(arch))) for arch in among)
+            question += " AND choices = ?"
+            asked = ((arch.space, _choices_text(arch)) for arch in among)
         with self._sentences():
-            for question in questions:
-                for row in self._db.execute(*question):
+            for words in asked:
+                for row in self._db.execute(question, words):
                     yield row[:5], row[5], row[6], row[7], row[8]
 
     def architecture(self, space: str, choices: str) -> Architecture:
@@ -334,7 +315,6 @@ class Store:
             yield
             self._db.execute("COMMIT")
         except BaseException:
-            self._settings.clear()
             if self._db.in_transaction:  # SQLite has rolled back by itself when the disk is full
                 self._db.execute("ROLLBACK")
             raise
@@ -372,9 +352,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -393,12 +371,8 @@ def pack(store: Store, path: Path) -> None:
         packed.replace(path)
 
 
-def is_shipped(name: str) -> bool:
-    """Whether scores of this name come with Initio."""
-    return name in _shipped()
-
-
-def _shipped() -> dict[str, Path]:
+def shipped() -> dict[str, Path]:
+    """The scores that come with Initio, by name."""
     return {file.name.partition(".")[0]: file for file in sorted(SHIPPED.glob(f"*{PACKED}"))}
 
 
@@ -412,12 +386,9 @@ def find_store(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    shipped = _shipped()
-    if name in shipped:
-        return shipped[name]
-    raise InputError(
-        f"there is no store {name!r}, and no scores of that name come with Initio ({', '.join(shipped)} do)"
-    )
+    if name in (ours := shipped()):
+        return ours[name]
+    raise InputError(f"there is no store {name!r}, and no scores of that name come with Initio ({', '.join(ours)} do)")
 
 
 # --- comparing -----------------------------------------------------
@@ -444,8 +415,13 @@ def differences(first: Store, second: Store) -> Iterator[Pair]:
 
 def _order(e: Evaluation) -> tuple[bytes | int, ...]:
     """The key as SQLite orders it: texts by their bytes."""
-    texts = (e.architecture.space, _choices_text(e.architecture), _settings_text(e.settings), e.data, e.metric)
-    return (*(text.encode() for text in texts), e.version, e.seed)
+    *texts, version, seed = _key(e)
+    return (*(text.encode() for text in texts), version, seed)
+
+
+def _key(e: Evaluation) -> tuple[str, str, str, str, str, int, int]:
+    arch = e.architecture
+    return arch.space, _choices_text(arch), _settings_text(e.settings), e.data, e.metric, e.version, e.seed
 
 
 def _choices_text(arch: Architecture) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -187,8 +187,7 @@ class ScoreTable:
                 place = Random(f"draw {number} of {name}").randrange(len(values))
             columns[name] = values[place]
             flags[name] = {(0, row): flag for (draw, row), flag in self.flags.get(name, {}).items() if draw == place}
-            made = self.origin(name)
-            origins[name] = Origin(made.settings, made.source, made.version, made.draws[place : place + 1])
+            origins[name] = replace(self.origin(name), draws=self.origin(name).draws[place : place + 1])
         return ScoreTable.of(self.architectures, columns, flags, origins)
 
     def mean(self) -> ScoreTable:

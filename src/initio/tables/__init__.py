@@ -4,13 +4,4 @@ from initio.tables.base import Report, Table, Validation
 from initio.tables.catalogue import TABLES, open_compact, open_table
 from initio.tables.compact import CompactTable, split_target
 
-__all__ = [
-    "TABLES",
-    "CompactTable",
-    "Report",
-    "Table",
-    "Validation",
-    "open_compact",
-    "open_table",
-    "split_target",
-]
+__all__ = ["TABLES", "CompactTable", "Report", "Table", "Validation", "open_compact", "open_table", "split_target"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from initio.errors import InputError, did_you_mean
 from initio.tables.base import Table
-from initio.tables.compact import Arrays, CompactTable, Rows, find_file
+from initio.tables.compact import Arrays, CompactTable, find_file
 from initio.tables.nb101 import NB101Rows, open_nb101
 from initio.tables.nb201 import NB201Rows, open_nb201
 from initio.tables.nb301 import open_nb301
@@ -71,7 +71,5 @@ def open_table(
 def open_compact(name: str, folder: Path | str | None = None) -> CompactTable:
     """The rows and columns in the file `name`, here, in `folder` or in the folder of INITIO_DATA."""
     arrays = Arrays.read(find_file(name, folder))
-    layout: Callable[[Arrays], Rows] = NB201Rows.of
-    if "adj_bits" in arrays:
-        layout = NB101Rows.of
-    return CompactTable(arrays, layout(arrays))
+    layout: type[NB101Rows | NB201Rows] = NB101Rows if "adj_bits" in arrays else NB201Rows
+    return CompactTable(arrays, layout.of(arrays))

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from initio.data.npz import read_arrays
+from initio.data.sources import DATA_FOLDER
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture
 from initio.spaces import GraphSpace
 
-DATA_FOLDER = "INITIO_DATA"  # the environment variable that names the folder of tables and data
 KINDS = {"numbers": "fiu", "whole numbers": "iu"}  # of numpy types
 
 Row = tuple[int, Architecture, Architecture]  # number, architecture as written, its canonical representative
@@ -135,22 +135,15 @@ class CompactTable:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the arrays that have one number for each row."""
-        one_each = [
-            name
-            for name, values in self.arrays.by_name.items()
-            if values.shape == (self.length,) and values.dtype.kind in KINDS["numbers"]
-        ]
-        return tuple(sorted({*one_each} - {"adj_bits", "hash64"}))
+        arrays = self.arrays.by_name.items()
+        fits = {name for name, x in arrays if x.shape == (self.length,) and x.dtype.kind in KINDS["numbers"]}
+        return tuple(sorted(fits - {"adj_bits", "hash64"}))
 
     def column(self, name: str) -> np.ndarray:
         """A column as float64, NaN where the table has no value."""
         if name not in self.arrays:
             raise InputError(f"{self.path} has no column {name!r}: {did_you_mean(name, list(self.columns))}")
         return self.arrays.column(name, self.length)
-
-    def beside(self, stem: str) -> Path:
-        """A file in the same folder."""
-        return self.path.with_name(f"{stem}.npz")
 
 
 def split_target(text: str) -> tuple[str, str]:
@@ -172,7 +165,5 @@ def find_file(name: str, folder: Path | str | None) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    hint = f"and {DATA_FOLDER} names no folder to look in"
-    if folders:
-        hint = f"and in {' or in '.join(map(str, folders))}"
-    raise InputError(f"there is no table {name!r} here {hint}")
+    looked = f"in {' or in '.join(map(str, folders))}" if folders else f"{DATA_FOLDER} names no folder to look in"
+    raise InputError(f"there is no table {name!r} here and {looked}")

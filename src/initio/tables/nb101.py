@@ -56,9 +56,7 @@ class NB101Rows(Rows):
         """By the benchmark's hash."""
         key = np.uint64(int(NB101.graph_hash(arch)[:16], 16))
         row = int(np.searchsorted(self.hash64, key))
-        if row == len(self.hash64) or self.hash64[row] != key:
-            return None
-        return row
+        return row if row < len(self) and self.hash64[row] == key else None
 
     def members(self, wanted: np.ndarray) -> tuple[tuple[Architecture, ...], np.ndarray]:
         """Each row's cell, as the table writes it."""
@@ -119,9 +117,7 @@ def open_nb101(path: Path, epochs: int | None = None, *, space: str = "nb101") -
     """The whole table reports; validation is known for the rows of the multi-fidelity file."""
     arrays, named = Arrays.read(path), get_space(space)
     cells = NB101Rows.of(arrays)
-    rows: Rows = cells
-    if isinstance(named, NB1Shot1Space):
-        rows = NB1Shot1Rows(cells, named)
+    rows = NB1Shot1Rows(cells, named) if isinstance(named, NB1Shot1Space) else cells
     table = CompactTable(arrays, rows)
     values = {}
     if (name := f"test_acc_{FULL}") in arrays:
@@ -133,7 +129,7 @@ def open_nb101(path: Path, epochs: int | None = None, *, space: str = "nb101") -
 def _validation(table: CompactTable, rows: Rows, epochs: int | None) -> TableValidation | NoValidation:
     arrays, place = table.arrays, np.arange(len(rows))
     if not any(map(_epochs, arrays)):
-        beside = table.beside(f"{table.path.stem}_multifidelity_30k")
+        beside = table.path.with_name(f"{table.path.stem}_multifidelity_30k.npz")
         if not beside.is_file():
             why = f"{table.path} has no validation accuracies and there is no {beside.name} beside it"
             return NoValidation.for_queries(why, epochs)

@@ -52,9 +52,7 @@ class NB201Rows(Rows):
     def find(self, arch: Architecture) -> int | None:
         """By its choices."""
         row = int(self._row[np.array(NB201.check(arch).choices) @ PLACES])
-        if row < 0:
-            return None
-        return row
+        return row if row >= 0 else None
 
     def members(self, wanted: np.ndarray) -> tuple[tuple[Architecture, ...], np.ndarray]:
         """The rows as they are."""

@@ -37,7 +37,7 @@ class Checkpoint:
 
     @classmethod
     def of(
-        cls, network: nn.Module, optimizer: torch.optim.Optimizer, *, identity: str, epoch: int, seconds: float
+        cls, network: nn.Module, optimizer: torch.optim.Optimizer, identity: str, epoch: int, seconds: float
     ) -> Checkpoint:
         """The state of a training."""
         momentum = [optimizer.state[p].get("momentum_buffer") for p in network.parameters()]

@@ -17,7 +17,8 @@ from initio.errors import InputError
 from initio.files import write_text
 from initio.networks.build import GraphModule
 from initio.records import Architecture, Observation, Query
-from initio.spaces import NetworkSettings, Space, get_space
+from initio.scores.measure import home_of, subject
+from initio.spaces import NetworkSettings, Space
 from initio.training.fit import Examples, Fitted, OnNote, OnProgress, fit
 from initio.training.settings import TrainingSettings
 
@@ -78,10 +79,9 @@ class Training:
 
     def fit(self, query: Query) -> Fitted:
         """The same with all that is known of the training."""
-        arch = self._representative(self.space.check(query.architecture))
-        settings = self.settings
-        if query.epochs is not None:
-            settings = replace(settings, epochs=query.epochs)
+        written = self.space.check(query.architecture)  # a representative is equal to it only where networks are pruned
+        arch = subject(self.space, written, counted=not self.network.prune)
+        settings = self.settings if query.epochs is None else replace(self.settings, epochs=query.epochs)
         identity = self._identity(arch, settings)
         stem = hashlib.sha256(identity.encode()).hexdigest()[:16]
         if self.folder is None:
@@ -96,10 +96,7 @@ class Training:
 
     def build(self, arch: Architecture) -> nn.Module:
         """The network of an architecture, as every training of it begins."""
-        space = self.space
-        if arch.space != space.name:  # the representative of an nb1shot1 cell is an nb101 cell
-            space = get_space(arch.space)
-        network = space.build(arch, self.network, seed=self.seed)
+        network = home_of(self.space, arch).build(arch, self.network, seed=self.seed)
         if _may_be_channels_last(network):
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
@@ -115,12 +112,6 @@ class Training:
             on_progress=self.on_progress,
             on_note=self.on_note,
         )
-
-    def _representative(self, arch: Architecture) -> Architecture:
-        """What is trained; representatives are equal to their architecture only where dead operations are pruned."""
-        if self.network.prune:
-            return self.space.canonical(arch)
-        return arch
 
     def _identity(self, arch: Architecture, settings: TrainingSettings) -> str:
         """All that decides the weights, as JSON."""

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -117,7 +117,7 @@ class _Trainer:
     seed: int
     optimizer: torch.optim.Optimizer
     on_progress: OnProgress
-    start: float = field(default_factory=time.perf_counter)
+    start: float  # when the training would have begun, had it never been interrupted
 
     @property
     def batches(self) -> int:
@@ -125,7 +125,7 @@ class _Trainer:
         n = len(self.examples)
         return max(1, min(math.ceil(n / self.settings.batch_size), n // 2))
 
-    def epoch(self, epoch: int, before: float) -> None:
+    def epoch(self, epoch: int) -> None:
         """All training samples once; `epoch` counts from 0 and decides every random number."""
         order = generator(self.seed, ORDER, epoch).permutation(len(self.examples))
         noise = generator(self.seed, AUGMENT, epoch)
@@ -152,7 +152,7 @@ class _Trainer:
                     batches=self.batches,
                     loss=average.loss / average.seen,
                     accuracy=100 * average.correct / average.seen,
-                    seconds=before + now - self.start,
+                    seconds=now - self.start,
                     left=(now - begin) / (batch + 1) * (total - step - 1),
                 )
             )
@@ -196,8 +196,8 @@ class _Trainer:
             correct += int((outputs.argmax(1) == y[start : start + VALIDATION_BATCH]).sum())
         return 100 * correct / len(y)
 
-    def seconds(self, before: float) -> float:
-        return before + time.perf_counter() - self.start
+    def seconds(self) -> float:
+        return time.perf_counter() - self.start
 
 
 class _DivergedError(Exception):
@@ -236,13 +236,8 @@ def fit(
     parameters = [p for p in network.parameters() if p.requires_grad]
     if not parameters:
         raise InputError("the network has no parameters that could be trained")
-    optimizer = torch.optim.SGD(
-        parameters,
-        settings.lr,
-        momentum=settings.momentum,
-        nesterov=settings.momentum > 0,
-        weight_decay=settings.weight_decay,
-    )
+    momentum, decay = settings.momentum, settings.weight_decay
+    optimizer = torch.optim.SGD(parameters, settings.lr, momentum, nesterov=momentum > 0, weight_decay=decay)
     done, before = 0, 0.0
     if checkpoint is not None and checkpoint.is_file():
         try:
@@ -251,21 +246,19 @@ def fit(
             done, before = saved.epoch, saved.seconds
         except UnusableError as reason:
             say(f"the checkpoint {str(checkpoint)!r} is not used, the training starts over: {reason}")
-    trainer = _Trainer(network, examples, settings, seed, optimizer, show)
+    trainer = _Trainer(network, examples, settings, seed, optimizer, show, time.perf_counter() - before)
     with one_thread():
         try:
             for epoch in range(done, settings.epochs):
-                trainer.epoch(epoch, before)
+                trainer.epoch(epoch)
                 if checkpoint is not None:
-                    state = Checkpoint.of(
-                        network, optimizer, identity=identity, epoch=epoch + 1, seconds=trainer.seconds(before)
-                    )
+                    state = Checkpoint.of(network, optimizer, identity, epoch + 1, trainer.seconds())
                     checkpoints.save(checkpoint, state)
-            return Fitted(trainer.accuracy(), trainer.seconds(before))
+            return Fitted(trainer.accuracy(), trainer.seconds())
         except _DivergedError as reason:
             flag = f"the training diverged: {reason}"
             say(flag)
-            return Fitted(None, trainer.seconds(before), flag)
+            return Fitted(None, trainer.seconds(), flag)
 
 
 @contextmanager

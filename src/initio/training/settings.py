@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from initio.data.draw import whole
 from initio.errors import InputError
 
 Augment = Literal["auto", "crop-flip", "crop", "none"]
-AUGMENTS = ("auto", "crop-flip", "crop", "none")
+AUGMENTS = get_args(Augment)
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,7 @@ def _between(name: str, value: object, low: float, high: float, *, open_left: bo
     inside = isinstance(value, int | float) and not isinstance(value, bool) and low <= value < high
     if inside and not (open_left and value == low):
         return
-    limits = f"at least {low}"
-    if open_left:
-        limits = f"above {low}"
+    limits = f"above {low}" if open_left else f"at least {low}"
     if high < math.inf:
         limits += f" and below {high}"
     raise InputError(f"the {name} must be a number {limits}, not {value!r}")

@@ -57,10 +57,10 @@ class LiteralNasi(TraceSearch[Sampled]):
 
     Args:
         steps: T, the number of sampled architectures.
-        mu: weight of the penalty on T above ν.
-        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures;
-            or a number.
-        nu_0: where the adaptive ν begins.
+        mu: weight of the penalty on T above ν; 2 on darts.
+        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures, on
+            nb201; or a number.
+        nu_0: where the adaptive ν begins; 500 on darts.
         gates: derivative with respect to the sampled `path` alone, or to `all` options of the one-shot network.
     """
 

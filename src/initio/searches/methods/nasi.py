@@ -73,14 +73,14 @@ class Nasi(TraceSearch[Measured]):
     """NASI with the regression estimator.
 
     Args:
-        steps: how many random architectures are measured.
+        steps: how many random architectures are measured; 150 on darts.
         mu: weight of the penalty on T above ν.
         nu: `geometric` for the geometric mean of the measured T, `adaptive` or `fixed` for their mean; `none` for no
             penalty; or a number.
         ridge: strength of the regression's prior, in units of one observation an option.
         counted: what is rewarded: T_c, of the parameters of the `chosen` operations, or T, of `all`, as in the paper.
         shared: whether an operation has one slope in all places of a cell, which each place changes a little. This is
-            for a space with about as many options as measurements: darts has 196.
+            for a space with about as many options as measurements: on in darts, which has 196.
     """
 
     steps: int = 300

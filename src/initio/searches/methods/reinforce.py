@@ -20,7 +20,9 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of Adam
 
 @dataclass(frozen=True)
 class Reinforce(QuerySearch):
-    """Policy gradient: a decision's probabilities are the softmax of its logits a, ascended along
+    """Policy gradient on one categorical a decision.
+
+    Its probabilities are the softmax of logits a, ascended along
 
         ∂/∂a (R − b) log p(A) = (R − b) (onehot(A) − p),
 

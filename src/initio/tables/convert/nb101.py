@@ -24,9 +24,9 @@ from initio.errors import InputError
 from initio.spaces import NB101
 from initio.spaces.modelspec import INPUT, MAX_VERTICES, OPS, OUTPUT
 from initio.tables.convert.tfrecord import records
+from initio.tables.nb101 import FULL
 
 HASHES_CHECKED = 200  # cells whose hash is computed again
-FULL = 108
 LARGEST = 1e30  # beyond any accuracy or time, and within float32
 VARINT, BYTES = 0, 2  # wire types
 FLOATS = {1: struct.Struct("<d"), 5: struct.Struct("<f")}
@@ -48,9 +48,7 @@ class TrainedCell:
     @property
     def test(self) -> float:
         """The mean over the full trainings, NaN if there was none."""
-        if not self.tests:
-            return math.nan
-        return math.fsum(self.tests) / len(self.tests)
+        return math.fsum(self.tests) / len(self.tests) if self.tests else math.nan
 
 
 def nb101_arrays(path: Path) -> dict[str, np.ndarray]:

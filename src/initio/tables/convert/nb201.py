@@ -109,9 +109,7 @@ def _row(result: Any, version: str) -> dict[str, float]:
             continue
         by_data = _by_data(_mapping(trainings)["all_results"])
         for name, (data, part) in PARTS.items():
-            column = f"{name}_{version}"
-            if epochs == 12:
-                column = name.replace("_", "12_")
+            column = name.replace("_", "12_") if epochs == 12 else f"{name}_{version}"
             _put(values, column, by_data.get(data, []), partial(_accuracy, part))
         if epochs == 200:
             for d, data in TRAINED.items():
@@ -140,17 +138,13 @@ def _by_data(results: Any) -> dict[str, list[Any]]:
 def _accuracy(part: str, run: Any) -> float | None:
     """In percent, after the last epoch; None if that part was not evaluated."""
     accuracies, last = _mapping(run["eval_acc1es"]), f"{part}@{int(run['epochs']) - 1}"
-    if last not in accuracies:
-        return None
-    return _number(accuracies[last])
+    return _number(accuracies[last]) if last in accuracies else None
 
 
 def _seconds(run: Any) -> float | None:
     """Of training alone, all epochs together."""
     times = run.get("train_times")
-    if not times:
-        return None
-    return math.fsum(map(_number, _mapping(times).values()))
+    return math.fsum(map(_number, _mapping(times).values())) if times else None
 
 
 def _number(value: Any) -> float:

@@ -81,15 +81,15 @@ def _block(file: BinaryIO, path: Path, number: int) -> list[tuple[bytes, int, by
     block: list[tuple[bytes, int, bytes, int]] = []
     longest = 1
     while (len(block) + 1) * longest <= BLOCK and (header := file.read(HEADER)):
-        where = f"record {number + len(block)} of {path}"
+        this = number + len(block)
         if len(header) < HEADER:
-            raise InputError(f"{path} ends in the middle of {where.partition(' of ')[0]}")
+            raise InputError(f"{path} ends in the middle of record {this}")
         length, check = struct.unpack("<QI", header)
         if length > MAX_RECORD:
-            raise InputError(f"{where} is damaged: it claims {length} bytes")
+            raise InputError(f"record {this} of {path} is damaged: it claims {length} bytes")
         body = file.read(length + 4)
         if len(body) < length + 4:
-            raise InputError(f"{path} ends in the middle of {where.partition(' of ')[0]}")
+            raise InputError(f"{path} ends in the middle of record {this}")
         block.append((header[:8], check, body[:-4], struct.unpack("<I", body[-4:])[0]))
         longest = max(longest, length)
     return block
