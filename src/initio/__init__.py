@@ -1,6 +1,7 @@
 """Initio finds good neural networks before any training.
 
-The public names below are imported when they are first used, so `import initio` costs next to nothing.
+`initio.search` chooses an architecture, `initio.build` makes the network of one, `initio.score` measures any model at
+initialisation. The public names below are imported when they are first used, so `import initio` costs next to nothing.
 
 >>> import initio
 >>> arch = initio.parse("|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|")

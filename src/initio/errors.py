@@ -1,4 +1,7 @@
-"""The one error that bad input raises."""
+"""The one error that bad input raises, and the sentences that many checks share."""
+
+import math
+from difflib import get_close_matches
 
 
 class InputError(ValueError):
@@ -34,6 +37,25 @@ def first_line(error: Exception) -> str:
 
 def nearest(wrong: str, right: list[str]) -> str | None:
     """The valid name that was probably meant."""
-    from difflib import get_close_matches
-
     return next(iter(get_close_matches(wrong, right, n=1, cutoff=0.7)), None)
+
+
+def at_least(settings: object, **least: float) -> None:
+    """Refuses settings whose fields are below these values; a field that is None has no value to check.
+
+    >>> from types import SimpleNamespace
+    >>> at_least(SimpleNamespace(steps=0, sample=None), sample=1, steps=2)
+    Traceback (most recent call last):
+    initio.errors.InputError: steps must be at least 2, not 0
+    """
+    for name, bound in least.items():
+        value = getattr(settings, name)
+        if value is not None and not value >= bound:
+            raise InputError(f"{name} must be at least {bound}, not {value}")
+
+
+def positive(settings: object, *names: str) -> None:
+    """Refuses settings whose fields of these names are zero, negative, infinite or no number."""
+    for name in names:
+        if not 0 < getattr(settings, name) < math.inf:
+            raise InputError(f"{name} must be a positive number, not {getattr(settings, name)}")

@@ -93,8 +93,5 @@ def locked(path: Path, sentence: str) -> Iterator[None]:
 
 def peak_bytes() -> int:
     """The most memory this process ever held; 0 where the system does not say."""
-    peak = 0
-    if resource is not None:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    unit = {"darwin": 1}.get(sys.platform, 1024)
-    return peak * unit
+    peak = 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * {"darwin": 1}.get(sys.platform, 1024)

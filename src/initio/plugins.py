@@ -11,12 +11,7 @@ from typing import Any
 
 from initio.errors import InputError, did_you_mean
 
-KINDS = {
-    "metrics": "metric",
-    "spaces": "search space",
-    "searches": "search",
-    "data": "data source",
-}  # what one is called
+KINDS = {"metrics": "metric", "spaces": "search space", "searches": "search", "data": "data source"}  # of one part
 
 
 def find(kind: str, name: str, own: Mapping[str, Any]) -> Any:
@@ -34,9 +29,7 @@ def find(kind: str, name: str, own: Mapping[str, Any]) -> Any:
     """
     if name in own:
         part = own[name]
-        if isinstance(part, str):
-            return _imported(part)
-        return part
+        return _imported(part) if isinstance(part, str) else part
     if is_path(name):
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)  # at the end: what lies there never hides what is installed

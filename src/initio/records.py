@@ -2,8 +2,8 @@
 
 The JSON of a record follows from the types of its fields: `encode` and `decode` know plain values, tuples, mappings,
 `Literal`, optional values and records inside records. A field that is None by default is left out where it is None, and
-one with `metadata={"saved": False}` always. A record whose JSON is not its fields has the two methods `to_dict` and
-`from_dict`.
+one with `metadata={"saved": False}` always; any other must be there. A record whose JSON is not its fields has the two
+methods `to_dict` and `from_dict`.
 
 Every JSON document carries `initio` (which record it is) and `version` (of the format). A document of a newer version,
 of another kind or with damage is refused with an `InputError`; nothing in a file is ever executed.
@@ -81,7 +81,10 @@ class Batch:
     def __post_init__(self) -> None:
         import numpy as np
 
-        x = np.array(self.x, dtype=np.float32, order="C")
+        given = np.asarray(self.x)
+        if given.dtype.kind not in "fiub":
+            raise InputError(f"the inputs of {self.source} must be real numbers, not {given.dtype}")
+        x = np.array(given, dtype=np.float32, order="C")
         y = np.array(self.y, order="C")
         if y.size and not np.array_equal(y, y.astype(np.int64)):
             raise InputError(f"the labels of {self.source} must be whole numbers")
@@ -322,7 +325,11 @@ def encode(value: Any) -> Any:
 
 def encode_fields(record: Any) -> dict[str, Any]:
     """What `encode` says of a record without a `to_dict` of its own."""
-    return {name: _field(kind, getattr(record, item.name)) for item, name, kind in _saved(type(record), record)}
+    return {
+        name: _field(kind, value)
+        for item, name, kind in _layout(record.__class__)
+        if (value := getattr(record, item.name)) is not None or item.default is not None
+    }
 
 
 def decode(kind: Any, data: Any, name: str = "record") -> Any:
@@ -357,23 +364,18 @@ def decode(kind: Any, data: Any, name: str = "record") -> Any:
 
 def decode_fields(record: Any, data: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `encode_fields`, as arguments of the record."""
-    return {item.name: decode(kind, data.get(name), name) for item, name, kind in _saved(record, data)}
-
-
-def _saved(record: type, values: object) -> list[tuple[Any, str, Any]]:
-    """The fields that a document has, each with its name there and its type; `values` is a record, or its JSON."""
-    known = _layout(record)
-    if isinstance(values, dict):
-        return [(item, name, kind) for item, name, kind in known if item.default is not None or name in values]
-    return [
-        (item, name, kind)
-        for item, name, kind in known
-        if item.default is not None or getattr(values, item.name) is not None
-    ]
+    found = {}
+    for item, name, kind in _layout(record):
+        if name in data:
+            found[item.name] = decode(kind, data[name], name)
+        elif item.default is not None:
+            raise InputError(f"field {name!r} is missing")
+    return found
 
 
 @cache
 def _layout(record: type) -> list[tuple[Any, str, Any]]:
+    """The fields that a document has, each with its name there and its type."""
     hints = get_type_hints(record)
     return [
         (item, item.metadata.get("json", item.name), hints[item.name])
@@ -447,6 +449,4 @@ def _whole(value: Any, what: str) -> int:
 
 def _shown(value: object) -> str:
     text = repr(value)
-    if len(text) <= 40:
-        return text
-    return text[:37] + "..."
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -65,6 +65,10 @@ def test_a_table_without_pandas_is_one_sentence(result: SearchResult, monkeypatc
         ({"method": "random", "data": "digits", "limits": Limits(9)}, "limits is not an option of random: it keeps"),
         ({"method": "random"}, "noise has nothing to learn"),
         ({"method": "hnas", "data": "digits", "pool": -1}, "the pool must not be negative, not -1"),
+        (
+            {"space": "mlp-3", "method": "hnas", "data": "digits", "pool": 51},
+            "mlp-3 has 50 architectures: the pool cannot have 51",
+        ),
         ({"method": "hnas", "data": "digits", "channels": 0}, "channels must be a whole number of at least 1, not 0"),
         ({"method": "nasi", "channels": 0}, "channels must be a whole number of at least 1, not 0"),
         ({"method": "nasi", "limits": {"max_parms": 4}}, "max_parms is not a limit: did you mean 'max_params'?"),
@@ -103,6 +107,11 @@ def test_the_best_trained_is_chosen_and_an_interrupted_run_ends_alike(tmp_path: 
     assert initio.search("nb201", "hnas", "digits", resume=True, **call) == again  # finished: read, not run
     with pytest.raises(InputError, match="the run was started with queries 2, not 3"):
         initio.search("nb201", "hnas", "digits", resume=True, **{**call, "queries": 3})
+
+
+def test_the_pool_of_a_small_space_is_the_whole_of_it() -> None:
+    found = initio.search("examples.own_space:Mine", "robust", "digits", queries=1, epochs=1)
+    assert found.cost.scorings == 8
 
 
 def test_cells_of_nb1shot1_find_the_scores_of_their_networks() -> None:

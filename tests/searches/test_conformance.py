@@ -101,7 +101,7 @@ def test_any_prefix_of_the_steps_resumes_to_the_same_result(name: str) -> None:
     search = search_for(name)
     if not search.resumes:
         return  # starts over, which the test above is about
-    for kept in {0, 1, len(heard) // 2, len(heard)}:
+    for kept in {1, len(heard) // 2, len(heard)} - {0}:  # none at all is the test above
         more: list[SearchStep] = []
         assert drive(search, problem_for(name), seed=3, done=heard[:kept], on_step=more.append) == result
         assert tuple(more) == heard[kept:]

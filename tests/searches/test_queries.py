@@ -1,5 +1,6 @@
 """The driver of searches on trainings: budget, memory, resumption, and what it does when something goes wrong."""
 
+import math
 from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
@@ -128,6 +129,7 @@ def test_a_recorded_answer_to_another_question_is_an_error() -> None:
 
 
 def test_a_training_without_a_value_costs_its_query_and_counts_as_the_worst_so_far() -> None:
+    """Before there is a worst one it is below all that may come, and never a number that nobody measured."""
     heard = []
 
     @dataclass(frozen=True)
@@ -145,13 +147,29 @@ def test_a_training_without_a_value_costs_its_query_and_counts_as_the_worst_so_f
         return Observation(next(answers), 2.0, "diverged")
 
     result = ask(Listens(), asking(NB201, Budget(queries=4), POOL), evaluate, seed=0)
-    assert heard == [0.0, 7.0, 9.0, 0.0]
+    assert heard == [-math.inf, 7.0, 9.0, 7.0]
     assert result.best == POOL[2]
     assert (result.cost.queries, result.cost.published_seconds) == (4, 8.0)
     assert [step.value for step in result.steps] == [None, 7.0, 9.0, None]
     assert from_json(SearchResult, to_json(replace(result, method="random"))).steps == result.steps
     with pytest.raises(InputError, match="none of the 3 trainings has a value: diverged"):
         ask(Fixed(), asking(NB201, Budget(queries=3), POOL), lambda query: Observation(None, 0.0, "diverged"), seed=0)
+
+
+@pytest.mark.parametrize("name", ["random", "rea", "reinforce", "bohb", "robust", "hnas"])
+def test_a_search_goes_on_when_its_first_trainings_have_no_value(name: str) -> None:
+    numbers = [float(n) for n in range(len(POOL))]
+    task = asking(NB201, Budget(queries=14), POOL, ScoreTable.of(POOL, {"trace": numbers, "kappa": numbers[::-1]}))
+    asked = list[Query]()
+
+    def fails_twice(query: Query) -> Observation:
+        asked.append(query)
+        return value(query) if len(asked) > 2 else Observation(None, 1.0, "diverged")
+
+    result = ask(find_search(name)(), task, fails_twice, seed=0)
+    assert len(result.steps) == len(set(asked)) == 14
+    assert result.best == max(result.steps[2:], key=lambda step: step.value).architecture
+    assert ask(find_search(name)(), task, value, seed=0, done=result.steps[:5]) == result
 
 
 def test_an_evaluator_that_raises_loses_nothing() -> None:

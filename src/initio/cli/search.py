@@ -47,7 +47,7 @@ class SearchCommand:
         depth: of an mlp.
         queries: how many networks a method that trains may train; 10.
         epochs: length of each training; 3.
-        pool: how many random architectures are scored before the first training; 200.
+        pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
     """

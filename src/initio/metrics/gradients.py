@@ -127,7 +127,7 @@ def _no_gradient(at: Measurement) -> str:
 
 
 def _zero(at: Measurement, total: float) -> str:
-    if total == 0:
+    if total == 0 and not at.doubt:
         return _no_gradient(at)
     return ""
 

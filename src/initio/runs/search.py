@@ -73,7 +73,8 @@ def search(
         batch_size: inputs in a batch.
         queries: how many networks a search that trains may train; 10.
         epochs: length of each training; 3.
-        pool: how many random architectures are scored before the first training, for a search that needs it; 200.
+        pool: how many random architectures are scored before the first training, for a search that needs it; 200, or
+            all of a smaller space.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
         limits: on the published network: `Limits(max_params=4_000_000)`, or a mapping with its fields.
         channels: width of the network that scores; by default the space's own for this purpose.
@@ -97,9 +98,12 @@ def search(
         limits = make_limits(limits or {})
     refuse_useless(chosen, queries=queries, epochs=epochs, pool=pool, labels=labels, limits=str(limits))
     if chosen.needs_scores:
-        pool = first_given(pool, POOL)
+        most = home.count()
+        pool = first_given(pool, min(POOL, most))
         if pool < 0:
             raise InputError(f"the pool must not be negative, not {pool}")
+        if pool > most:
+            raise InputError(f"{home.name} has {most} architectures: the pool cannot have {pool}")
     problem = make_problem(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
     )

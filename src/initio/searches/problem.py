@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from initio.data import Data
 from initio.errors import InputError
 from initio.networks.graphs import ZERO
@@ -112,9 +114,7 @@ class Problem:
     def build(self, arch: Architecture, seed: int) -> nn.Module:
         """The scoring network of the architecture's representative."""
         representative = self.space.canonical(arch)
-        home = self.space
-        if representative.space != home.name:
-            home = get_space(representative.space)
+        home = self.space if representative.space == self.space.name else get_space(representative.space)
         return home.build(representative, self.network, seed=seed)
 
     # --- limits ---------------------------------------------------------------------------------------------------
@@ -211,7 +211,12 @@ class Problem:
 
         return count(self.graphs.network(arch, self.target), self.target)
 
-    # --- the pool -------------------------------------------------------------------------------------------------
+    # --- trainings, and the pool ----------------------------------------------------------------------------------
+
+    @property
+    def queries(self) -> int | None:
+        """How many trainings may be asked for, if that is known."""
+        return None if self.budget is None else self.budget.queries
 
     @cached_property
     def members(self) -> Collection[Architecture]:
@@ -220,15 +225,11 @@ class Problem:
 
     def allows(self, arch: Architecture) -> bool:
         """Whether the architecture may be trained."""
-        if self.pool:
-            return arch in self.members
-        return self.space.contains(arch)
+        return arch in self.members if self.pool else self.space.contains(arch)
 
     def draw(self, rng: Random) -> Architecture:
         """A random architecture that may be trained."""
-        if self.pool:
-            return rng.choice(self.pool)
-        return self.space.sample(rng)
+        return rng.choice(self.pool) if self.pool else self.space.sample(rng)
 
     def member(self, arch: Architecture) -> Architecture | None:
         """What may be trained in its place: itself, or its representative in a pool of distinct cells (nb101)."""
@@ -237,18 +238,14 @@ class Problem:
         if not self.pool:
             return None
         if arch not in self._twins:
-            self._twins[arch] = self._twin(arch)
+            twin = self.space.canonical(arch) if self.space.contains(arch) else None
+            self._twins[arch] = twin if twin in self.members else None
         return self._twins[arch]
 
     @cached_property
     def _twins(self) -> dict[Architecture, Architecture | None]:
         """Answers of `member`: a search looks around the same few cells again and again."""
         return {}
-
-    def _twin(self, arch: Architecture) -> Architecture | None:
-        if self.space.contains(arch) and (twin := self.space.canonical(arch)) in self.members:
-            return twin
-        return None
 
     def mutate(self, arch: Architecture, rng: Random, *, mutations: int = 1) -> Architecture:
         """So many random mutations away, one that may be trained; where the pool has none, a random architecture."""
@@ -266,6 +263,16 @@ class Problem:
         if self.scores is None or not len(self.scores):
             raise InputError(f"{method} ranks architectures by their scores: give it a store of scores")
         return self.scores
+
+    def scored_rows(self, method: str, seed: int, count: int | None = None) -> np.ndarray:
+        """The rows of scored architectures that may be trained, in random order, at most so many."""
+        scores = self.known_scores(method)
+        order = np.random.default_rng(list(f"{method} {seed}".encode())).permutation(len(scores))
+        allowed = (row for row in order if not self.pool or scores.architectures[row] in self.members)
+        rows = np.array(list(islice(allowed, count)), dtype=int)
+        if not len(rows):
+            raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")
+        return rows
 
 
 def climb(

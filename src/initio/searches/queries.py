@@ -25,7 +25,11 @@ REPEATS = 1000  # known answers in a row, after which a search is taken to have 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search hears of a training; one without a value counts as the worst so far, the first such one as 0."""
+    """What a search hears of a training.
+
+    One without a value counts as the worst so far. Where no training has one yet, there is no worst: then the value is
+    −inf, which is below all that may come, and no number to calculate with.
+    """
 
     value: float
     seconds: float = 0.0
@@ -52,11 +56,6 @@ class Trained(SearchStep):
         return Query(self.architecture, self.epochs)
 
     @property
-    def observation(self) -> Observation:
-        """What came out."""
-        return Observation(self.value, self.seconds, self.flag)
-
-    @property
     def strength(self) -> tuple[float, float]:
         """Of several lengths of training only the longest competes; without a value there is nothing to compare."""
         if self.value is None:
@@ -72,9 +71,7 @@ class Trained(SearchStep):
 
     def told(self) -> str:
         """The value."""
-        if self.value is None:
-            return self.flag
-        return f"{self.value:.2f}"
+        return self.flag if self.value is None else f"{self.value:.2f}"
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,7 @@ class QuerySearch(Search[Trained]):
 
     def n_steps(self, problem: Problem) -> int | None:
         """One a query."""
-        if problem.budget is None:
-            return None
-        return problem.budget.queries
+        return problem.queries
 
     def why(self, problem: Problem, steps: Sequence[Trained], chosen: Architecture) -> str:
         """How good it was."""
@@ -152,9 +147,7 @@ class Ledger:
 
     def step(self, query: Query, seen: Observation) -> Trained:
         """A new answer as the next step."""
-        value = seen.value
-        if value is not None:
-            value = float(value)
+        value = None if seen.value is None else float(seen.value)
         number = len(self.steps) + 1
         return Trained(number, query.architecture, value, float(seen.seconds), query.epochs, seen.flag)
 
@@ -162,7 +155,7 @@ class Ledger:
         """Records it, and says what the search hears."""
         value = step.value
         if value is None:
-            value = min((answer.value for answer in self.answers.values()), default=0.0)
+            value = min((known.value for known in self.steps if known.value is not None), default=-math.inf)
         answer = self.answers[step.query] = Answer(value, step.seconds, step.flag)
         self.steps.append(step)
         self.seconds += step.seconds

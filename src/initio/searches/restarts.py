@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import at_least
 from initio.records import Architecture, Cost, Scalar
 from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.problem import Problem
@@ -74,9 +74,7 @@ class Restarts(Search[SearchStep]):
     limited: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("restarts", "repeats"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        at_least(self, restarts=1, repeats=1)
         object.__setattr__(self, "name", self.search.name)
         object.__setattr__(self, "step_types", (*self.search.step_types, Finalist))
 
@@ -115,9 +113,7 @@ class Restarts(Search[SearchStep]):
         margin = ""
         if others and first.objective and len(first.objective) == len(others[0].objective):
             ahead = np.array(first.objective) - np.array(others[0].objective)  # on the same draws
-            error = math.inf
-            if len(ahead) > 1:
-                error = ahead.std(ddof=1) / math.sqrt(len(ahead))
+            error = ahead.std(ddof=1) / math.sqrt(len(ahead)) if len(ahead) > 1 else math.inf
             margin = f", {ahead.mean():.3g}±{error:.2g} ahead of the next"
         stable = agreement(problem.space, chosen, finalists(steps))
         return f"largest mean objective of {self.restarts} restarts, {first.mean:.3g}{margin}; {stable}"
@@ -178,9 +174,7 @@ class RankedFinalist:
     @property
     def mean(self) -> float:
         """−inf for a finalist without a single trace."""
-        if not self.objective:
-            return -math.inf
-        return sum(self.objective) / len(self.objective)
+        return sum(self.objective) / len(self.objective) if self.objective else -math.inf
 
 
 @dataclass(frozen=True)
@@ -222,9 +216,7 @@ def agreement(space: Space, winner: Architecture, finals: Sequence[Finalist]) ->
 
 def derived(seed: int, restart: int) -> int:
     """The seed of a restart; the first one is the search without restarts."""
-    if restart == 0:
-        return seed
-    return Random(f"restart {seed} {restart}").randrange(2**31)
+    return Random(f"restart {seed} {restart}").randrange(2**31) if restart else seed
 
 
 def steps_of_restart(steps: Sequence[SearchStep], restart: int) -> list[SearchStep]:
@@ -240,6 +232,4 @@ def finalists(steps: Sequence[SearchStep]) -> list[Finalist]:
 def _searched(step: SearchStep) -> Pairs:
     """T and its rewarded part, of a step that has a T."""
     T, rewarded, _ = step.traces  # type: ignore[attr-defined]
-    if T is None or T <= 0:
-        return []
-    return [(T, rewarded)]
+    return [(T, rewarded)] if T else []

@@ -44,9 +44,7 @@ class TraceStep(SearchStep):
 
     def told(self) -> str:
         """T."""
-        if self.trace is None:
-            return "no T"
-        return f"T {self.trace:.3g}"
+        return "no T" if self.trace is None else f"T {self.trace:.3g}"
 
 
 T = TypeVar("T", bound=TraceStep)
@@ -78,12 +76,12 @@ def whole_trace(problem: Problem, arch: Architecture, draw: int) -> Traces:
     return Traces(found.value, found.value, found.flag)
 
 
-def positive(name: str, text: str, words: Sequence[str] = ("adaptive", "fixed")) -> float:
-    """A positive number, where one of these words could have stood."""
+def read_nu(text: str, words: Sequence[str]) -> float:
+    """ν as a positive number, where one of these words could have stood."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (value > 0 and math.isfinite(value)):
-        raise InputError(f"{name} must be {', '.join(map(repr, words))} or a positive number, not {text!r}")
+    if not 0 < value < math.inf:
+        raise InputError(f"nu must be {', '.join(map(repr, words))} or a positive number, not {text!r}")
     return value

@@ -162,7 +162,7 @@ def test_settings_are_checked() -> None:
         (lambda: Bohb(samples=0), "samples must be at least 1, not 0"),
         (lambda: Bohb(random_fraction=2), "random_fraction must be in \\[0, 1\\], not 2"),
         (lambda: Bohb(good=0), "good must be in \\(0, 1\\), not 0"),
-        (lambda: Bohb(bandwidth_factor=-1), "bandwidth_factor must be positive, not -1"),
+        (lambda: Bohb(bandwidth_factor=-1), "bandwidth_factor must be a positive number, not -1"),
         (lambda: Bohb(min_bandwidth=0), "min_bandwidth must be in \\(0, 1\\], not 0"),
     ]
     for make, message in wrong:

@@ -65,5 +65,9 @@ def test_unit_scale() -> None:
 def test_errors() -> None:
     with pytest.raises(InputError, match="steps must be at least 1, not 0"):
         EigenDarts(steps=0)
+    with pytest.raises(InputError, match="samples must be at least 2, not 1"):
+        EigenDarts(samples=1)  # a half for the weights, a half for the architecture
+    with pytest.raises(InputError, match="lr must be a positive number, not 0"):
+        EigenDarts(lr=0)
     with pytest.raises(InputError, match="eigen-darts does not search nb201: choose mlp"):
         drive(SMALL, Problem(NB201, load("digits")), seed=0)

@@ -11,7 +11,7 @@ from initio.analysis.hnas_bounds import bound
 from initio.records import Architecture, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, Problem
-from initio.searches.methods.hnas import Hnas, shuffled
+from initio.searches.methods.hnas import Hnas
 from initio.searches.models.bayes import RandomPoints
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
@@ -120,7 +120,7 @@ def test_huge_metrics_do_not_overflow() -> None:
 
 def test_a_growing_pool() -> None:
     search = Hnas(growth=10)
-    order = [POOL[row] for row in shuffled(task(), 4, "hnas")]
+    order = [POOL[row] for row in task().scored_rows("hnas", 4)]
     found = asked(search, task(), seed=4)
     assert all(arch in order[: 10 * step] for step, arch in enumerate(found, start=1))
     assert any(arch not in order[: 10 * step] for step, arch in enumerate(asked(Hnas(), task(), seed=4), start=1))
@@ -168,6 +168,6 @@ def test_sentences() -> None:
         asked(Hnas("trase"), task())
     with pytest.raises(InputError, match="no architecture of the pool has both 'trace' and 'kappa'"):
         asked(Hnas(), task(np.full(SIZE, np.nan)))
-    for wrong, text in (({"t": 0.0}, "t must be positive"), ({"growth": 0}, "growth"), ({"grid": -1}, "grid")):
+    for wrong, text in (({"t": 0.0}, "t must be a positive number"), ({"growth": 0}, "growth"), ({"grid": -1}, "grid")):
         with pytest.raises(InputError, match=text):
             Hnas(**wrong)  # type: ignore[arg-type]

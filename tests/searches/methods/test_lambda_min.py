@@ -132,5 +132,7 @@ def test_as_a_search_of_the_package() -> None:
     assert tuple(heard) == result.steps
     assert "proven optimal over 50 architectures" in result.why
     assert mlp_space(3).activations(result.best)[0] in ("relu", "leaky_relu")
+    with pytest.raises(InputError, match="subset must be at least 2, not 0"):
+        LambdaMin(subset=0)
     with pytest.raises(InputError, match="lambda-min does not search nb201: choose mlp"):
         drive(LambdaMin(), Problem(NB201, load("digits")), seed=0)

@@ -178,7 +178,7 @@ def test_darts_is_relaxed_by_node() -> None:
         ({"nu": "nan"}, "nu must be 'adaptive', 'fixed' or a positive number, not 'nan'"),
         ({"steps": 0}, "steps must be at least 1, not 0"),
         ({"mu": math.nan}, "mu must be a number of at least 0, not nan"),
-        ({"nu_0": 0.0}, "nu_0 must be positive, not 0.0"),
+        ({"nu_0": 0.0}, "nu_0 must be a positive number, not 0.0"),
         ({"gates": "some"}, "gates must be 'all' or 'path', not 'some'"),
     ],
 )

@@ -84,14 +84,16 @@ def test_directions() -> None:
     assert asked(ZeroCost("kappa")) == [0]
     assert asked(ZeroCost("kappa", higher_is_better=True)) == [59]
     assert asked(ZeroCost("mine", higher_is_better=False)) == [0]
-    with pytest.raises(InputError, match="'mine' is not a metric of Initio: say whether higher_is_better"):
+    with pytest.raises(InputError, match="'mine' is not known, say whether higher_is_better: there is no metric"):
         asked(ZeroCost("mine"))
+    own = "examples.own_metric:Mine"
+    assert asked(ZeroCost(own), replace(TASK, scores=ScoreTable.of(POOL, {own: NUMBERS}))) == [59]
 
 
 def test_no_value_comes_last_behind_infinity() -> None:
-    order = [POOL.index(arch) for arch in ranking(TASK, "0", "test", "grad")]
+    order = [POOL.index(arch) for arch in ranking(TASK, 0, "test", "grad")]
     assert order[:2] == [59, 58]
-    order = [POOL.index(arch) for arch in ranking(TASK, "0", "test", "grad", higher=False)]
+    order = [POOL.index(arch) for arch in ranking(TASK, 0, "test", "grad", higher=False)]
     assert order[:2] == [58, 59]
     assert sorted(order) == list(range(60))
 

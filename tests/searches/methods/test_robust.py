@@ -1,5 +1,6 @@
 """The robust hybrid on a made-up world: it learns, it never asks twice, and bad metrics do not mislead it."""
 
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -77,6 +78,18 @@ def test_small_budgets_and_pools(queries: int) -> None:
 def test_a_pool_that_is_scored_in_part() -> None:
     scores = ScoreTable.of(POOL[:50], {name: values[:50] for name, values in columns().items()})
     assert best(Robust(), 0, scores) > np.median([quality(arch) for arch in POOL])
+
+
+def test_the_prior_knows_the_direction_of_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "smaller_is_better.py").write_text(
+        "from dataclasses import replace\nfrom initio.metrics import METRICS\n"
+        "Mine = replace(METRICS['trace'], higher_is_better=False)\n"
+    )
+    numbers = np.arange(len(POOL), dtype=float)
+    for metric, first in (("smaller_is_better:Mine", 0), ("kappa", 0), ("trace", -1), ("nobody_knows", -1)):
+        task = asking(NB201, Budget(queries=1), POOL, ScoreTable.of(POOL, {metric: numbers}))
+        assert ask(Robust(), task, evaluate, seed=0).best == POOL[first]
 
 
 @pytest.mark.parametrize("wrong", [{"start": 0}, {"top": 0.0}, {"top": 1.5}, {"candidates": 3}])

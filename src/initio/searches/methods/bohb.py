@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import InputError, at_least, positive
 from initio.records import Architecture, Query
 from initio.searches.methods.random_search import draw_new
 from initio.searches.problem import Problem
@@ -46,14 +46,12 @@ class Bohb(QuerySearch):
     name: ClassVar[str] = "bohb"
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InputError(f"samples must be at least 1, not {self.samples}")
+        at_least(self, samples=1)
+        positive(self, "bandwidth_factor")
         if not 0 <= self.random_fraction <= 1:
             raise InputError(f"random_fraction must be in [0, 1], not {self.random_fraction}")
         if not 0 < self.good < 1:
             raise InputError(f"good must be in (0, 1), not {self.good}")
-        if not self.bandwidth_factor > 0:
-            raise InputError(f"bandwidth_factor must be positive, not {self.bandwidth_factor}")
         if not 0 < self.min_bandwidth <= 1:
             raise InputError(f"min_bandwidth must be in (0, 1], not {self.min_bandwidth}")
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from initio.errors import InputError
+from initio.errors import InputError, at_least, positive
 from initio.records import Architecture, Cost
 from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.methods.lambda_min import mlp_space
@@ -91,9 +91,8 @@ class EigenDarts(Search[SearchStep]):
         return f"largest share in each layer after {self.steps} updates of a supernet of width {self.width}"
 
     def __post_init__(self) -> None:
-        for name in ("width", "samples", "steps", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        at_least(self, width=1, samples=2, steps=1, batch=1)
+        positive(self, "lr", "arch_lr")
 
     def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> SearchRun[SearchStep]:
         """Trains the supernet from the start; steps hold the losses, the last ones the shares of each layer."""

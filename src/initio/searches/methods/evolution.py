@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from initio.errors import InputError
+from initio.errors import InputError, at_least
 from initio.records import Architecture, Query
 from initio.searches.methods.random_search import draw_new
 from initio.searches.problem import Problem
@@ -35,8 +35,7 @@ class RegularisedEvolution(QuerySearch):
     name: ClassVar[str] = "rea"
 
     def __post_init__(self) -> None:
-        if self.sample < 1:
-            raise InputError(f"sample must be at least 1, not {self.sample}")
+        at_least(self, sample=1)
         if self.population < self.sample:
             raise InputError(f"population must be at least sample, {self.sample}, not {self.population}")
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from initio.analysis.hnas_bounds import TradeOff, bound
-from initio.errors import InputError
+from initio.errors import InputError, at_least, positive
 from initio.records import Query
 from initio.searches.models.bayes import GaussianProcess, Optimiser, Point
 from initio.searches.problem import Problem
@@ -54,12 +54,8 @@ class Hnas(QuerySearch):
     needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.t > 0:
-            raise InputError(f"t must be positive, not {self.t}")
-        if self.grid is not None and self.grid < 0:
-            raise InputError(f"grid must be at least 0, not {self.grid}")
-        if self.growth is not None and self.growth < 1:
-            raise InputError(f"growth must be at least 1, not {self.growth}")
+        positive(self, "t")
+        at_least(self, grid=0, growth=1)
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Algorithm 1."""
@@ -69,9 +65,7 @@ class Hnas(QuerySearch):
         """The grid of ν, at the middle of μ."""
         n = self.grid
         if n is None:
-            n = GRID
-            if problem.budget is not None and problem.budget.queries is not None:
-                n = problem.budget.queries // 4
+            n = GRID if problem.queries is None else problem.queries // 4
         return tuple(((i + 0.5) / n, 0.5) for i in range(n))
 
     def trade_off(self, point: Point) -> TradeOff:
@@ -87,7 +81,7 @@ class Hnas(QuerySearch):
     def steps(self, problem: Problem, seed: int, optimiser: Optimiser) -> Proposals:
         """Algorithm 1 with any optimiser, until the pool is used up."""
         scores = problem.known_scores(self.name)
-        rows = shuffled(problem, seed, self.name)
+        rows = problem.scored_rows(self.name, seed)  # in this order they join, and ties are broken
         M, kappa = metric_values(self.metric, scores[self.metric])[rows], scores[self.kappa][rows]
         if np.isnan(M + kappa).all():
             raise InputError(
@@ -97,22 +91,14 @@ class Hnas(QuerySearch):
         for step in range(1, len(rows) + 1):
             point = optimiser.suggest()
             size = len(rows) if self.growth is None else max(step, min(step * self.growth, len(rows)))
-            order = best_first(bound("non_realisable", M[:size], kappa[:size], self.trade_off(point)))
+            values = bound("non_realisable", M[:size], kappa[:size], self.trade_off(point))
+            order = np.argsort(values, kind="stable")  # infinity comes behind all numbers, NaN behind infinity
             place = next(place for place in order if not trained[place])
             trained[place] = True
-            seen = yield Query(scores.architectures[rows[place]])
-            optimiser.observe(point, seen.value)
+            value = (yield Query(scores.architectures[rows[place]])).value
+            if value > -np.inf:  # else nothing has a value yet, and the point is suggested again
+                optimiser.observe(point, value)
         return None
-
-
-def shuffled(problem: Problem, seed: int, method: str) -> np.ndarray:
-    """The rows of scored architectures that may be trained, in random order: so they join, so ties are broken."""
-    scores = problem.known_scores(method)
-    order = np.random.default_rng(list(f"{method} {seed}".encode())).permutation(len(scores))
-    rows = np.array([row for row in order if not problem.pool or problem.allows(scores.architectures[row])], dtype=int)
-    if not len(rows):
-        raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")
-    return rows
 
 
 def metric_values(metric: str, values: np.ndarray) -> np.ndarray:
@@ -125,13 +111,3 @@ def metric_values(metric: str, values: np.ndarray) -> np.ndarray:
     if metric in LOGARITHMS and not np.isnan(M).all():
         M = np.exp(np.clip(M - np.nanmedian(M), -700, 700))
     return M
-
-
-def best_first(values: np.ndarray) -> np.ndarray:
-    """Smallest first, infinity behind all numbers and NaN behind infinity; ties as they stand.
-
-    >>> best_first(np.array([np.nan, 2.0, np.inf, 1.0])).tolist()
-    [3, 1, 2, 0]
-    """
-    order: np.ndarray = np.argsort(values, kind="stable")
-    return order

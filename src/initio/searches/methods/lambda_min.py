@@ -22,16 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initio.errors import InputError
-from initio.kernels.infinite.differences import (
-    TOLERANCE,
-    Pairs,
-    advance,
-    gap_bound,
-    moments,
-    stack,
-    start,
-)
+from initio.errors import InputError, at_least
+from initio.kernels.infinite.differences import TOLERANCE, Pairs, advance, gap_bound, moments, stack, start
 from initio.kernels.infinite.duals import dual
 from initio.kernels.infinite.recursion import Block, Diagonal, first_diagonal, make_layer, step
 from initio.kernels.infinite.recursion import advance as advance_diagonal
@@ -77,6 +69,9 @@ class LambdaMin(Search[BoundStage]):
     name: ClassVar[str] = "lambda-min"
     resumes: ClassVar[bool] = False
     step_types: ClassVar[tuple[type[SearchStep], ...]] = (BoundStage,)
+
+    def __post_init__(self) -> None:
+        at_least(self, subset=2, most=1)
 
     def check(self, problem: Problem) -> None:
         """Refuses other spaces."""

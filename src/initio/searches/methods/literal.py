@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import InputError, at_least, positive
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch
 from initio.searches.base import SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem, climb
-from initio.searches.traces import TraceSearch, TraceStep, positive
+from initio.searches.traces import TraceSearch, TraceStep, read_nu
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
@@ -34,6 +34,7 @@ from initio.spaces.darts import DARTS, DARTS_BY_NODE
 if TYPE_CHECKING:
     from initio.networks.supernet import Supernet
 
+WORDS = ("adaptive", "fixed")  # that ν may be, beside a number
 PROBES = 50  # random architectures whose mean T is the fixed ν
 STARTS = 50  # random architectures within the limits, where the most probable one is not
 XI = 1.0
@@ -57,10 +58,10 @@ class LiteralNasi(TraceSearch[Sampled]):
 
     Args:
         steps: T, the number of sampled architectures.
-        mu: weight of the penalty on T above ν.
-        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures;
-            or a number.
-        nu_0: where the adaptive ν begins.
+        mu: weight of the penalty on T above ν; 2 on darts.
+        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures, on
+            nb201; or a number.
+        nu_0: where the adaptive ν begins; 500 on darts.
         gates: derivative with respect to the sampled `path` alone, or to `all` options of the one-shot network.
     """
 
@@ -88,14 +89,12 @@ class LiteralNasi(TraceSearch[Sampled]):
         return f"most probable under α*; the largest 1 % of the steps hold {share:.0%} of the gradient norms"
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"steps must be at least 1, not {self.steps}")
-        if not (self.mu >= 0 and math.isfinite(self.mu)):
+        at_least(self, steps=1)
+        positive(self, "nu_0")
+        if not 0 <= self.mu < math.inf:
             raise InputError(f"mu must be a number of at least 0, not {self.mu}")
-        if not (self.nu_0 > 0 and math.isfinite(self.nu_0)):
-            raise InputError(f"nu_0 must be positive, not {self.nu_0}")
-        if self.nu not in ("adaptive", "fixed"):
-            positive("nu", self.nu)
+        if self.nu not in WORDS:
+            read_nu(self.nu, WORDS)
         if self.gates not in ("all", "path"):
             raise InputError(f"gates must be 'all' or 'path', not {self.gates!r}")
 
@@ -136,9 +135,7 @@ class LiteralNasi(TraceSearch[Sampled]):
         nu = self.nu_after([step.trace for step in before])
         T, dT = _measure(supernet, batch, choices, all_options=self.gates == "all")
         # R = T − μ max(0, T − ν) [NASI 13], hence dR/dT = 1 up to ν and 1 − μ above it.
-        slope = 1.0
-        if T - nu > 0:
-            slope = 1.0 - self.mu
+        slope = 1.0 - self.mu if nu < T else 1.0
         G = [straight_through(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
         flat = tuple(float(value) for row in G for value in row)
         if not (math.isfinite(T) and all(map(math.isfinite, flat))):
@@ -147,8 +144,8 @@ class LiteralNasi(TraceSearch[Sampled]):
 
     def nu_after(self, T: Sequence[float | None]) -> float:
         """ν for the next step; `T` are all traces so far, probes first. A missing one does not count."""
-        if self.nu not in ("adaptive", "fixed"):
-            return positive("nu", self.nu)
+        if self.nu not in WORDS:
+            return read_nu(self.nu, WORDS)
         finite = [value for value in T[: self.probes or None] if value is not None]
         if self.nu == "adaptive":
             return (self.nu_0 + sum(finite)) / (1 + len(finite))  # Equation (41).
@@ -161,9 +158,7 @@ class LiteralNasi(TraceSearch[Sampled]):
 
         A fixed ν is the mean of all these T, an adaptive one what the next step would have.
         """
-        nu = float(T.mean())
-        if self.nu != "fixed":
-            nu = self.nu_after(T.tolist())
+        nu = float(T.mean()) if self.nu == "fixed" else self.nu_after(T.tolist())
         R = (T if rewarded is None else rewarded) - self.mu * np.maximum(0, T - nu)
         r: np.ndarray = np.log(np.maximum(R, np.min(T)))
         return r

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import InputError, at_least, positive
 from initio.records import Architecture
 from initio.searches.base import SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem, climb
-from initio.searches.traces import Traces, TraceSearch, TraceStep, positive, whole_trace
+from initio.searches.traces import Traces, TraceSearch, TraceStep, read_nu, whole_trace
 from initio.spaces import SPACES, GraphSpace
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ class Measured(TraceStep):
     @property
     def traces(self) -> Traces:
         """T, and T_c where that was measured."""
-        if self.chosen_trace is None:
-            return Traces(self.trace, self.trace, self.flag)
-        return Traces(self.trace, self.chosen_trace, self.flag)
+        rewarded = self.trace if self.chosen_trace is None else self.chosen_trace
+        return Traces(self.trace, rewarded, self.flag)
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,14 @@ class Nasi(TraceSearch[Measured]):
     """NASI with the regression estimator.
 
     Args:
-        steps: how many random architectures are measured.
+        steps: how many random architectures are measured; 150 on darts.
         mu: weight of the penalty on T above ν.
         nu: `geometric` for the geometric mean of the measured T, `adaptive` or `fixed` for their mean; `none` for no
             penalty; or a number.
         ridge: strength of the regression's prior, in units of one observation an option.
         counted: what is rewarded: T_c, of the parameters of the `chosen` operations, or T, of `all`, as in the paper.
         shared: whether an operation has one slope in all places of a cell, which each place changes a little. This is
-            for a space with about as many options as measurements: darts has 196.
+            for a space with about as many options as measurements: on in darts, which has 196.
     """
 
     steps: int = 300
@@ -108,13 +107,11 @@ class Nasi(TraceSearch[Measured]):
             raise InputError(f"{self.name} does not search {space.name}: choose one of {searched}, or another --method")
 
     def __post_init__(self) -> None:
-        if self.steps < 2:
-            raise InputError(f"steps must be at least 2, not {self.steps}")
+        at_least(self, steps=2)
+        positive(self, "ridge")
         self.nu_of(np.ones(1))
-        if not (self.mu >= 0 and math.isfinite(self.mu)):
+        if not 0 <= self.mu < math.inf:
             raise InputError(f"mu must be a number of at least 0, not {self.mu}")
-        if not (self.ridge > 0 and math.isfinite(self.ridge)):
-            raise InputError(f"ridge must be a positive number, not {self.ridge}")
         if self.counted not in ("chosen", "all"):
             raise InputError(f"counted must be 'chosen' or 'all', not {self.counted!r}")
 
@@ -199,7 +196,7 @@ class Nasi(TraceSearch[Measured]):
             return float(np.exp(np.log(T).mean()))
         if self.nu in ("adaptive", "fixed"):
             return float(T.mean())
-        return positive("nu", self.nu, WORDS)
+        return read_nu(self.nu, WORDS)
 
     def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
         """log R, kept finite where a strong penalty makes R negative or nothing is rewarded."""

@@ -7,7 +7,6 @@ take the best of these. They differ in metric, size of the pool and k.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ class ZeroCost(QuerySearch):
         metric: a column of the scores.
         k: how many are trained; 1 selects without any training, its one query only tells how good that was.
         sample: how many random architectures are ranked; None for all that have scores.
-        higher_is_better: the metric's direction; None for what Initio knows about it.
+        higher_is_better: the metric's direction; None for the metric's own.
     """
 
     metric: str = "trace"
@@ -129,7 +128,7 @@ def best_first(
     problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, higher: bool | None = None
 ) -> Proposals:
     """Trains the k best of a random pool by one metric."""
-    for arch in ranking(problem, f"{method} {seed}", method, metric, sample, higher)[:k]:
+    for arch in ranking(problem, seed, method, metric, sample, higher)[:k]:
         yield Query(arch)
     return None
 
@@ -141,7 +140,7 @@ def train_fully(
     if length is None and problem.epochs:
         length = problem.epochs[-1]
     networks = set[Architecture]()
-    for arch in ranking(problem, f"{method} {seed}", method, metric, sample):
+    for arch in ranking(problem, seed, method, metric, sample):
         if len(networks) == k:
             break
         network = problem.space.canonical(arch)
@@ -152,34 +151,31 @@ def train_fully(
 
 
 def ranking(
-    problem: Problem, seed: str, method: str, metric: str, sample: int | None = None, higher: bool | None = None
+    problem: Problem, seed: int, method: str, metric: str, sample: int | None = None, higher: bool | None = None
 ) -> list[Architecture]:
     """A random pool of the scored architectures that may be trained, the best by the metric first.
 
     Ties are in random order; what has no value comes last, behind infinitely bad ones.
     """
     scores = problem.known_scores(method)
-    values = scores[metric]
+    rows = problem.scored_rows(method, seed, sample)
+    values = scores[metric][rows]
     values = values if is_higher_better(metric, higher) else -values
-    order = np.random.default_rng(list(seed.encode())).permutation(len(scores))
-    allowed = (row for row in order if problem.allows(scores.architectures[row])) if problem.pool else iter(order)
-    rows = np.array(list(islice(allowed, sample)), dtype=int)
-    if not len(rows):
-        raise InputError(f"{method} ranks architectures by their scores: none of those scored is in the pool")
-    defined = ~np.isnan(values[rows])
-    by_value = np.lexsort((np.where(defined, -values[rows], 0.0), ~defined))  # stable: ties stay shuffled
+    defined = ~np.isnan(values)
+    by_value = np.lexsort((np.where(defined, -values, 0.0), ~defined))  # stable: ties stay shuffled
     return [scores.architectures[row] for row in rows[by_value]]
 
 
 def is_higher_better(metric: str, given: bool | None = None) -> bool:
-    """The direction of a metric: as given, else as Initio's metric of this name has it."""
+    """The direction of a metric: as given, else as the metric of this name has it, Initio's or one's own."""
     if given is not None:
         return given
-    from initio.metrics import METRICS  # imports torch
+    from initio.metrics import get_metric  # imports torch
 
-    if metric not in METRICS:
-        raise InputError(f"{metric!r} is not a metric of Initio: say whether higher_is_better")
-    return METRICS[metric].higher_is_better
+    try:
+        return get_metric(metric).higher_is_better
+    except InputError as error:
+        raise InputError(f"the direction of {metric!r} is not known, say whether higher_is_better: {error}") from None
 
 
 def _check(k: int, sample: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -9,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import InputError, positive
 from initio.records import Architecture, Query
 from initio.searches.problem import DRAWS, Problem
 from initio.searches.queries import Proposals, QuerySearch
@@ -20,7 +21,9 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of Adam
 
 @dataclass(frozen=True)
 class Reinforce(QuerySearch):
-    """Policy gradient: a decision's probabilities are the softmax of its logits a, ascended along
+    """Policy gradient on one categorical a decision.
+
+    Its probabilities are the softmax of logits a, ascended along
 
         ∂/∂a (R − b) log p(A) = (R − b) (onehot(A) − p),
 
@@ -39,8 +42,7 @@ class Reinforce(QuerySearch):
     name: ClassVar[str] = "reinforce"
 
     def __post_init__(self) -> None:
-        if not 0 < self.lr < np.inf:
-            raise InputError(f"lr must be a positive number, not {self.lr}")
+        positive(self, "lr")
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum must be in [0, 1), not {self.momentum}")
 
@@ -50,6 +52,8 @@ class Reinforce(QuerySearch):
         while True:
             arch = policy.draw(problem, rng)
             R = (yield Query(arch)).value
+            if not math.isfinite(R):
+                continue  # nothing has a value yet: nothing is learnt
             b = self.momentum * b + (1 - self.momentum) * R
             policy.ascend([(R - b) * slope for slope in policy.slopes(arch)], self.lr)
 

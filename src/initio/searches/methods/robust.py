@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from initio.errors import InputError
+from initio.errors import InputError, at_least
 from initio.records import Architecture, Query
 from initio.scores.table import ScoreTable
 from initio.searches.models.encoding import WAYS, Encoder, one_hot
@@ -68,9 +68,7 @@ class Robust(QuerySearch):
     needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name, least in (("start", 1), ("candidates", 10)):
-            if not getattr(self, name) >= least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        at_least(self, start=1, candidates=10)
         if not 0 < self.top <= 1:
             raise InputError(f"top must be a share in (0, 1], not {self.top}")
 
@@ -80,8 +78,8 @@ class Robust(QuerySearch):
         learner = Learner(pool)
         values: dict[int, float] = {}  # in the order of training
         first = self.start
-        if problem.budget is not None and problem.budget.queries is not None:
-            first = max(1, min(first, problem.budget.queries // 3))
+        if problem.queries is not None:
+            first = max(1, min(first, problem.queries // 3))
         while True:
             rng = Random(f"robust {seed} {len(values)}")
             if not (candidates := self._candidates(pool, values, rng)):
@@ -90,8 +88,7 @@ class Robust(QuerySearch):
                 chosen = pool.first(candidates, values)
             else:
                 chosen = self._most_promising(learner, candidates, values)
-            observation = yield Query(pool.archs[chosen])
-            values[chosen] = observation.value
+            values[chosen] = (yield Query(pool.archs[chosen])).value
 
     def _candidates(self, pool: RankedPool, values: Mapping[int, float], rng: Random) -> list[int]:
         """What may come next, best by the prior first; the top widens in long searches, and ends with the pool."""
@@ -227,9 +224,17 @@ def _drawn(space: Space, rng: Random) -> list[Architecture]:
 def _prior(space: Space, scores: ScoreTable | None, archs: Sequence[Architecture]) -> Prior:
     if scores is None or not len(scores) or not scores.metrics:
         return Prior(np.zeros(len(archs)), np.zeros((len(archs), 0)))
-    from initio.metrics import METRICS
-
     index = np.array([scores.rows.get(arch, -1) for arch in archs], dtype=np.intp)
     values = {name: np.where(index >= 0, scores[name][index], np.nan) for name in scores.metrics}
-    signs = {name: 1 if METRICS[name].higher_is_better else -1 for name in scores.metrics if name in METRICS}
+    signs = {name: sign for name in scores.metrics if (sign := _sign(name))}
     return combine(values, signs, one_hot(space, archs))
+
+
+def _sign(metric: str) -> int | None:
+    """Whether a metric, Initio's or one's own, is better when larger (1) or smaller (−1); None for one nobody knows."""
+    from initio.metrics import get_metric
+
+    try:
+        return 1 if get_metric(metric).higher_is_better else -1
+    except InputError:
+        return None

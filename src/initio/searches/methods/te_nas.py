@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 from initio.data import Data, load
-from initio.errors import InputError
+from initio.errors import InputError, at_least
 from initio.networks.graphs import SUM, ZERO, Builder, Graph, Mixed, Op, prune
 from initio.records import Architecture, Batch, Query
 from initio.searches.problem import Problem
@@ -55,15 +55,11 @@ class TeNas(QuerySearch):
     name: ClassVar[str] = "te-nas"
 
     def __post_init__(self) -> None:
-        for name, least in (("images", 2), ("width", 1), ("repeats", 1), ("prunes", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        at_least(self, images=2, width=1, repeats=1, prunes=1)
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Prunes, then asks for what is left."""
-        data = problem.data
-        if data is None:
-            data = load(NOISE)
+        data = load(NOISE) if problem.data is None else problem.data
         weights = self.weights(problem.graphs, data, seed)
         yield Query(problem.member(problem.space.decode(weights)) or _heaviest(problem, weights))
         return None
@@ -122,9 +118,9 @@ class TeNas(QuerySearch):
     ) -> tuple[list[float], list[float]]:
         """By how much κ and the number of linear regions grow from the supernet to each of the smaller ones."""
         batch = data.batch(self.images, draw)
-        wide = NetworkSettings(
-            channels=self.width, cells=space_cells(space), classes=batch.classes, shape=batch.shape, init="he"
-        )
+        # The paper's depth: one cell a stage of nb201, one normal and one reduction cell of darts.
+        cells = 1 if space.name == "nb201" else 2
+        wide = NetworkSettings(channels=self.width, cells=cells, classes=batch.classes, shape=batch.shape, init="he")
         nets = PrunedSupernet(space, kept, wide, draw)
         kappa = [_kappa(net, batch) for net in nets.parts(smaller)]
         grey = _one_channel(batch, draw)
@@ -133,11 +129,6 @@ class TeNas(QuerySearch):
         )
         regions = [_regions(net, grey, draw) for net in nets.parts(smaller)]
         return [growth(kappa[0], k) for k in kappa[1:]], [growth(regions[0], r) for r in regions[1:]]
-
-
-def space_cells(space: GraphSpace) -> int:
-    """The paper's depth: one cell a stage of nb201, one normal and one reduction cell of darts."""
-    return 1 if space.name == "nb201" else 2
 
 
 # --- what is measured, and its ranks ---------------------------------------------------------------------------------
