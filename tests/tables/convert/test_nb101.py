@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from initio import InputError
 from initio.records import Query
 from initio.spaces import NB101
-from initio.spaces.dags import from_bits
 from initio.tables import open_compact, open_table
 from initio.tables.convert import convert
 from initio.tables.convert.nb101 import nb101_arrays
 from initio.tables.convert.tfrecord import POLYNOMIAL, crc32c, is_tfrecord, records
+from studies.check_networks import from_bits
 from tests.tables.files import SHARED, cells101, framed, needs_data, record101, tfrecord
 
 
