@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -169,7 +170,7 @@ class BenchCommand:
         elif self.queries:
             parts.append(str(self.queries))
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
-        return name.replace(",", "-").replace(" ", "")
+        return re.sub("[,:]", "-", name.replace(" ", ""))  # no colon of a part of one's own, which Windows forbids
 
     def _title(self, setup: BenchSetup, searches: dict[str, QuerySearch]) -> str:
         budget, draws = setup.budget, setup.draws

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initio.errors import InputError
 from initio.networks.graphs import NetworkSettings, Op
 
 
@@ -25,36 +24,27 @@ class Kit:
 
     def norm(self, channels: int) -> list[nn.Module]:
         """The normalisation behind a convolution: one batch norm, or nothing."""
-        if self.settings.norm == "none":
-            return []
-        return [nn.BatchNorm2d(channels, affine=self.settings.norm == "affine")]
+        norm = self.settings.norm
+        return [] if norm == "none" else [nn.BatchNorm2d(channels, affine=norm == "affine")]
 
 
 Operation = Callable[[Op, Kit], nn.Module]
 
 
-class _BareConv2d(nn.Conv2d):
-    def reset_parameters(self) -> None:
-        """Draws nothing: `initialise` does, from its own generator."""
+def _undrawn(kind: type[nn.Module]) -> Callable[..., Any]:
+    """Makes plain modules of a kind without drawing weights: `initialise` does that, from its own generator."""
+    bare = type(kind.__name__, (kind,), {"reset_parameters": lambda module: None})
+
+    def make(*args: Any, **kwargs: Any) -> nn.Module:
+        module: nn.Module = bare(*args, **kwargs)
+        module.__class__ = kind
+        return module
+
+    return make
 
 
-class _BareLinear(nn.Linear):
-    def reset_parameters(self) -> None:
-        """Draws nothing: `initialise` does, from its own generator."""
-
-
-def conv2d(*args: Any, **kwargs: Any) -> nn.Conv2d:
-    """A plain `nn.Conv2d` whose weights are not drawn yet."""
-    module = _BareConv2d(*args, **kwargs)
-    module.__class__ = nn.Conv2d  # type: ignore[assignment]
-    return module
-
-
-def linear(*args: Any, **kwargs: Any) -> nn.Linear:
-    """A plain `nn.Linear` whose weights are not drawn yet."""
-    module = _BareLinear(*args, **kwargs)
-    module.__class__ = nn.Linear  # type: ignore[assignment]
-    return module
+conv2d: Callable[..., nn.Conv2d] = _undrawn(nn.Conv2d)
+linear: Callable[..., nn.Linear] = _undrawn(nn.Linear)
 
 
 # --- modules that torch does not have --------------------------------------------------------------------------------
@@ -136,24 +126,15 @@ class DropPath(nn.Module):
         return x * mask / keep
 
 
-def set_drop_path(model: nn.Module, probability: float) -> None:
-    """Sets every `DropPath` of a network that was built with `drop_path` > 0, as recipes do epoch by epoch."""
-    paths = [module for module in model.modules() if isinstance(module, DropPath)]
-    if not paths:
-        raise InputError("the network has no drop-path: build it with drop_path > 0")
-    for path in paths:
-        path.probability = probability
-
-
 class FactorizedReduce(nn.Module):
     """Halves the resolution with two 1x1 convolutions, one of them shifted by a pixel, so that no pixel is ignored."""
 
-    def __init__(self, c_in: int, c_out: int, norm: list[nn.Module]) -> None:
+    def __init__(self, op: Op, kit: Kit) -> None:
         super().__init__()
         self.relu = nn.ReLU()
-        self.even = conv2d(c_in, c_out // 2, 1, stride=2, bias=False)
-        self.odd = conv2d(c_in, c_out - c_out // 2, 1, stride=2, bias=False)
-        self.norm = nn.Sequential(*norm)
+        self.even = conv2d(op.c_in, op.c_out // 2, 1, stride=2, bias=False)
+        self.odd = conv2d(op.c_in, op.c_out - op.c_out // 2, 1, stride=2, bias=False)
+        self.norm = nn.Sequential(*kit.norm(op.c_out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(m, c_in, h, w) -> (m, c_out, ⌈h/2⌉, ⌈w/2⌉)."""
@@ -242,9 +223,7 @@ def conv_7x1_1x7(op: Op, kit: Kit) -> nn.Module:
 
 def skip_connect(op: Op, kit: Kit) -> nn.Module:
     """The identity; at stride 2 a factorised reduction."""
-    if op.stride == 1:
-        return nn.Identity()
-    return FactorizedReduce(op.c_in, op.c_out, kit.norm(op.c_out))
+    return nn.Identity() if op.stride == 1 else FactorizedReduce(op, kit)
 
 
 def stem_large_1(op: Op, kit: Kit) -> nn.Module:
@@ -303,7 +282,7 @@ OPERATIONS: dict[str, Operation] = {
     "conv_7x1_1x7": conv_7x1_1x7,
     "relu_conv_1x1": nor_conv(1),
     "relu_conv_3x3": nor_conv(3),
-    "factorized_reduce": lambda op, kit: FactorizedReduce(op.c_in, op.c_out, kit.norm(op.c_out)),
+    "factorized_reduce": FactorizedReduce,
     "stem_large_1": stem_large_1,
     "auxiliary_head": auxiliary_head,
     # stems and heads
