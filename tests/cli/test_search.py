@@ -251,7 +251,7 @@ def test_nobody_else_works_on_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         (lambda lines: [*lines[:1], *lines[2:4]], "step 1 of the run has number 2: it is damaged"),
         (lambda lines: [*lines[:2], b"{}"], "a step is of kind None, not one of measured"),
-        (lambda lines: [b'{"kind": "measured", "number": 0}'], "field 'architecture' must be of type dict"),
+        (lambda lines: [b'{"kind": "measured", "number": 0}'], "field 'trace' is missing"),
     ],
 )
 def test_damaged_steps_get_one_sentence(
