@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -15,10 +15,10 @@ from random import Random
 import numpy as np
 
 from initio.networks.cost import count
-from initio.spaces import DARTS, NB101, NB201, SPACES, ZOO, NetworkSettings
-from initio.spaces.dags import from_bits, graph_hash
+from initio.spaces import DARTS, NB101, NB201, SPACES, ZOO, NetworkSettings, dags
+from initio.spaces.modelspec import Matrix, Ops
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.spaces.nb201 import graph_key, paper_key
+from initio.spaces.nb201 import EDGES, OPS, graph_key
 
 Check = tuple[str, int, int]  # what, how many agree, how many there are
 NB201_DATASETS = {"c10": (10, 32), "c100": (100, 32), "in16": (120, 16)}  # classes, side of the images
@@ -52,17 +52,52 @@ def nb201_built(data: Path, n: int = 200, seed: int = 0) -> Iterator[Check]:
     yield "nb201 params of built modules, seeded sample", int(equal), n
 
 
+def paper_key(choices: tuple[int, ...]) -> str:
+    """The benchmark's own notion of equality, by which it has 6,466 distinct cells.
+
+    Each node is written as the sum of what it receives, sorted; a skip is its source, and `#` stands for zero. Zeros
+    remain in the sums, so some equal functions keep different keys.
+    """
+    nodes = ["0"]
+    for node in (1, 2, 3):
+        edges = [(nodes[s], OPS[op]) for (s, t), op in zip(EDGES, choices, strict=True) if t == node]
+        nodes.append("+".join(sorted(_paper_term(source, op) for source, op in edges)))
+    return nodes[-1]
+
+
+def _paper_term(source: str, op: str) -> str:
+    if op == "none" or source == "#":
+        return "#"
+    if op == "skip_connect":
+        return source
+    return f"({source})@{op}"
+
+
 def nb201_classes() -> Iterator[Check]:
     everything = list(product(range(5), repeat=6))
     yield "nb201 distinct cells by the benchmark's rule", len(set(map(paper_key, everything))), 6466
     yield "nb201 distinct cells as graphs", len(set(map(graph_key, everything))), 5260
 
 
+def from_bits(n_vertices: int, adj_bits: int, ops: Sequence[int]) -> tuple[Matrix, Ops]:
+    """The cell packed in a row of a table: bit k is the k-th pair (i, j) for j in 0..n-1 for i in 0..j-1.
+
+    Operations beyond the vertices (the table pads with -1) are ignored.
+
+    >>> from_bits(3, 0b101, [2, -1, -1, -1, -1])
+    (((0, 1, 0), (0, 0, 1), (0, 0, 0)), (2,))
+    """
+    parents = dags.unpacked(int(adj_bits), int(n_vertices))
+    return dags.matrix_of(parents), tuple(int(op) for op in ops[: n_vertices - 2])
+
+
 def nb101_hashes(data: Path) -> Iterator[Check]:
     table = np.load(data / "nb101.npz", allow_pickle=False)
     published = np.load(data / "nb101_hash64.npz", allow_pickle=False)["hash64"]
     rows = zip(table["n_vertices"].tolist(), table["adj_bits"].tolist(), table["ops"].tolist(), strict=True)
-    ours = np.array([int(graph_hash(*from_bits(*row))[:16], 16) for row in rows], dtype=np.uint64)
+    ours = np.array(
+        [int(NB101.graph_hash(NB101.from_matrix(*from_bits(*row)))[:16], 16) for row in rows], dtype=np.uint64
+    )
     yield "nb101 graph hash", int((ours == published).sum()), len(published)
 
 

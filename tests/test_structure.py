@@ -85,7 +85,9 @@ def run_python(code: str) -> None:
 
 def test_plain_data_and_the_lists_of_names_do_not_import_torch() -> None:
     run_python(
-        "import sys, initio, initio.cli, initio.records, initio.plugins, initio.spaces, initio.networks.graphs\n"
+        "import sys, initio\n"
+        "assert not {'numpy', 'torch'} & sys.modules.keys()\n"
+        "import initio.cli, initio.records, initio.plugins, initio.spaces, initio.networks.graphs\n"
         "import initio.report, initio.searches\n"
         "initio.SPACES, initio.parse('darts_v2'), initio.Architecture, initio.searches.SEARCHES\n"
         "assert 'torch' not in sys.modules"

@@ -81,7 +81,10 @@ class Batch:
     def __post_init__(self) -> None:
         import numpy as np
 
-        x = np.array(self.x, dtype=np.float32, order="C")
+        given = np.asarray(self.x)
+        if given.dtype.kind not in "fiub":
+            raise InputError(f"the inputs of {self.source} must be real numbers, not {given.dtype}")
+        x = np.array(given, dtype=np.float32, order="C")
         y = np.array(self.y, order="C")
         if y.size and not np.array_equal(y, y.astype(np.int64)):
             raise InputError(f"the labels of {self.source} must be whole numbers")

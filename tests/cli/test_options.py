@@ -1,10 +1,11 @@
 """Options are the fields of a dataclass: what can be typed, what a file may say, and what a mistake gets."""
 
 import io
+from collections import OrderedDict
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from initio.cli.options import merged, options_of, parse, parser, read_toml, to_
 from initio.cli.search import SearchCommand
 from initio.errors import InputError
 from initio.searches import SEARCHES, find_search
-
-if TYPE_CHECKING:
-    from collections import OrderedDict
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Cook:
     serve: bool = True
     loud: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
-    unknown: "OrderedDict[str, int] | None" = None
+    unknown: "OrderedDict[str, int] | None" = None  # an annotation may be text
 
     FIRST: ClassVar[str] = "dish"
     SHORT: ClassVar[dict[str, str]] = {"guests": "-g"}
@@ -232,6 +230,26 @@ def test_a_field_that_cannot_be_typed_needs_a_default() -> None:
     part = dataclass(type("Part", (), {"__annotations__": {"f": list[int]}, "__module__": __name__}))
     with pytest.raises(InputError, match="Part needs a default for 'f'"):
         options_of(part)
+
+
+def test_a_type_that_only_the_checker_knows_is_named() -> None:
+    part = dataclass(type("Part", (), {"__annotations__": {"f": "Fraction"}, "f": 1, "__module__": __name__}))
+    with pytest.raises(InputError, match="the annotations of Part name Fraction: import it for running, too"):
+        options_of(part)
+
+
+@dataclass(frozen=True)
+class SharedKitchen(Kitchen):
+    """Burns whatever it says itself."""
+
+    fuel: tuple[str, ...] = ()
+
+    SHARED: ClassVar[tuple[str, ...]] = ("fuel",)
+
+
+def test_a_shared_name_is_the_option_of_the_command() -> None:
+    made = parse(SharedKitchen, ["--fuel", "gas", "coal", "--bricks", "3"], "initio kitchen")
+    assert made == SharedKitchen(fuel=("gas", "coal"), settings={"bricks": 3})
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

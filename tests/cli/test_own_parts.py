@@ -9,6 +9,8 @@ import torch
 
 import initio
 from initio.cli import main
+from initio.cli.bench import BenchCommand
+from initio.cli.search import SearchCommand
 from initio.metrics import METRICS, Metric
 
 PARTS = """
@@ -84,3 +86,10 @@ def test_what_is_not_there_is_said(
     assert main(["score", space, "--sample", "1", "--metrics", metric]) == 2
     assert message in capsys.readouterr().err
     assert [path.name for path in folder.iterdir() if path.suffix == ".db"] == []
+
+
+def test_default_folders_have_names_that_windows_allows() -> None:
+    search = SearchCommand(space="own_parts_here:Tiny-0f3a9c", method="own_parts_here:Mine")
+    bench = BenchCommand(table="nb201", search=("own_parts_here:Mine", "rea"), metric=("own_parts_here:Energy",))
+    assert search._folder() == Path("runs/tiny-0f3a9c-mine-seed0")
+    assert bench._stem() == "bench-nb201-c10-own_parts_here-Mine-rea-own_parts_here-Energy-x10"

@@ -42,7 +42,7 @@ def test_operations_of_one_stride_agree_on_the_shape(kind: str, stride: int, sid
 
 
 def test_factorized_reduce_sees_every_pixel() -> None:
-    module = FactorizedReduce(1, 2, [])
+    module = FactorizedReduce(Op("factorized_reduce", 1, 2), Kit(NetworkSettings(norm="none")))
     nn.init.ones_(module.even.weight)
     nn.init.ones_(module.odd.weight)
     x = torch.rand(1, 1, 6, 6) + 0.1

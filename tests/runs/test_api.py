@@ -51,9 +51,10 @@ def test_nothing_is_evaluated_twice_and_a_seed_repeats() -> None:
         asked.append(arch)
         return quality(arch)
 
-    first = initio.optimise(OPTIONS, count, queries=18, seed=2)
+    few = {name: OPTIONS[name] for name in list(OPTIONS)[:5]}
+    first = initio.optimise(few, count, queries=18, seed=2)
     assert len(asked) == len(set(asked)) == first.cost.queries == 18
-    assert initio.optimise(OPTIONS, quality, queries=18, seed=2).chosen == first.chosen
+    assert initio.optimise(few, quality, queries=18, seed=2).chosen == first.chosen
 
 
 def test_a_space_by_its_name_and_another_search() -> None:

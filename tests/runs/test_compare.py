@@ -9,6 +9,8 @@ import pytest
 
 from initio import Evaluation, InputError
 from initio.cli import main
+from initio.cli.bench import BenchCommand
+from initio.cli.options import parse
 from initio.records import settings
 from initio.runs.compare import BenchSetup, Outcome, _mean_std, curves, mean_curve, run_all, run_one, summarise
 from initio.scores.read import read_table
@@ -134,6 +136,23 @@ def test_the_command_writes_the_table_the_runs_and_the_picture(folder: Path, tmp
     assert sorted(file.name for file in out.iterdir()) == ["curves.svg", "runs.csv", "table.md"]
     assert (out / "table.md").read_text().strip() in printed
     assert len((out / "runs.csv").read_text().splitlines()) == 1 + 3 * 2  # rea is a baseline
+
+
+def test_every_setting_of_the_one_search_is_an_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = parse(BenchCommand, ["nb201", "--search", "rea", "--population", "4", "--sample=2"], "initio bench")
+    assert command.searches() == {
+        "rea, population = 4, sample = 2": RegularisedEvolution(population=4, sample=2),
+        "random": RandomSearch(),
+    }
+    command = parse(BenchCommand, ["nb201", "--search", "knas", "--sample", "9", "--k", "3"], "initio bench")
+    assert list(command.searches()) == ["knas, k = 3, sample = 9", "random", "rea"]  # whose own sample is untouched
+    assert command.searches()["rea"] == RegularisedEvolution()
+    assert main(["bench", "--search", "hnas", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "options of hnas:" in shown
+    assert shown.count("--metric") == 1
+    assert main(["bench", "nb201", "--search", "rea", "knas", "--population", "4"]) == 2
+    assert "--population is not an option of initio bench" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ STEPS = [Measured(0, float("inf"), ARCH, 0.5), Measured(1, None, ARCH, flag="no 
 KINDS = (Measured,)
 
 
-def test_a_run_is__and_finished(tmp_path: Path) -> None:
+def test_a_run_is_started_and_finished(tmp_path: Path) -> None:
     run = RunFolder.start(tmp_path / "deep" / "run", PLAN)
     for step in STEPS:
         run.append(step, 2.0)
@@ -87,7 +87,7 @@ def test_times_are_kept(tmp_path: Path) -> None:
 
 def test_a_folder_with_something_in_it_is_never_written_to(tmp_path: Path) -> None:
     RunFolder.start(tmp_path / "run", PLAN)
-    with pytest.raises(InputError, match="is not empty: give another folder, or go on with it by --resume"):
+    with pytest.raises(InputError, match="is not empty: give another folder, or resume the run that is in it"):
         RunFolder.start(tmp_path / "run", PLAN)
     with pytest.raises(InputError, match="is not a run: it has neither run.json nor result.json"):
         RunFolder.open(tmp_path)

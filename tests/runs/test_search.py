@@ -9,6 +9,7 @@ import initio
 from initio import InputError, Limits
 from initio.data import load
 from initio.records import from_json, to_json
+from initio.runs.search import make_search
 from initio.searches import SearchResult, Trained
 from initio.searches.methods.nasi import Nasi
 
@@ -58,11 +59,14 @@ def test_a_table_without_pandas_is_one_sentence(result: SearchResult, monkeypatc
         ({"method": "nasi", "queries": 4}, "queries is not an option of nasi: it trains nothing"),
         (
             {"method": "lambda-min", "space": "mlp", "limits": {"max_params": 4}},
-            "limits is not an option",
+            "max_params is not an option of lambda-min: it keeps no limits",
         ),
         ({"method": "random", "data": "digits", "pool": 4}, "pool is not an option of random: it needs no scores"),
         ({"method": "random", "data": "digits", "labels": "random"}, "labels is not an option of random"),
-        ({"method": "random", "data": "digits", "limits": Limits(9)}, "limits is not an option of random: it keeps"),
+        (
+            {"method": "random", "data": "digits", "limits": Limits(9)},
+            "max_params is not an option of random",
+        ),
         ({"method": "random"}, "noise has nothing to learn"),
         ({"method": "hnas", "data": "digits", "pool": -1}, "the pool must not be negative, not -1"),
         (
@@ -82,6 +86,23 @@ def test_what_makes_no_sense_is_refused(arguments: dict[str, Any], sentence: str
     with pytest.raises(InputError, match=sentence):
         initio.search(**{"space": "nb201", **folder, **arguments})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "expected"),
+    [
+        ("darts", {}, {"mu": 2.0, "nu": "adaptive", "nu_0": 500.0}),
+        ("darts", {"mu": 1.5}, {"mu": 1.5, "nu_0": 500.0}),
+        ("darts", {"nu_0": 70.0}, {"mu": 2.0, "nu_0": 70.0}),
+        ("nb201", {}, {"mu": 1.0, "nu": "fixed", "nu_0": 1000.0}),
+        ("nb1shot1-s2", {}, {"mu": 1.0, "nu": "adaptive", "nu_0": 1000.0}),
+    ],
+)
+def test_the_literal_estimator_has_the_published_settings_of_its_space(
+    space: str, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    used = make_search("nasi-literal", initio.get_space(space), given).settings()
+    assert {name: used[name] for name in expected} == expected
 
 
 def test_the_best_trained_is_chosen_and_an_interrupted_run_ends_alike(tmp_path: Path) -> None:

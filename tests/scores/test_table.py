@@ -26,14 +26,6 @@ def test_columns_and_rows() -> None:
     assert [table.rows[arch] for arch in ARCHS] == [0, 1, 2, 3, 4]
 
 
-def test_ranks() -> None:
-    """The best last, ties averaged, no value together with the worst that there is."""
-    table = scores()
-    assert table.ranks("trace").tolist() == [3.5, 1.5, 5.0, 3.5, 1.5]
-    assert table.ranks("trace", higher_is_better=False).tolist() == [3.5, 1.5, 1.5, 3.5, 5.0]
-    assert table.ranks("kappa", higher_is_better=False).tolist() == [1, 2, 3, 4, 5]
-
-
 def test_subset() -> None:
     part = scores().subset([3, 0])
     assert part.architectures == (ARCHS[3], ARCHS[0])
@@ -74,13 +66,11 @@ def test_draws() -> None:
     np.testing.assert_array_equal(table.draw(1)["trace"], table.each("trace")[1])
     np.testing.assert_array_equal(table.draw(1)["params"], table["params"])  # counted once, the same in every draw
     assert table.draw(1).origin("trace").draws == ((1, "d00d"),)
-    np.testing.assert_array_equal(table.mean()["trace"], table["trace"])
-    assert table.mean().draws == 1
 
 
 def test_a_missing_value_has_a_reason() -> None:
     table = drawn()
-    for some in (table, table.mean(), table.draw(1), table.subset([1, 2, 4, 0])):
+    for some in (table, table.draw(1), table.subset([1, 2, 4, 0])):
         assert some.reason(ARCHS[1], "trace") == "the kernel is not finite"
         assert some.reason(ARCHS[2], "trace") == "it was not scored"
         assert some.reason(ARCHS[0], "trace") == some.reason(ARCHS[4], "trace") == ""
@@ -106,7 +96,7 @@ def test_a_frame() -> None:
     assert frame.shape == (10, 2)
     first = NB201.format(ARCHS[0])
     assert frame.loc[first].to_dict("list") == {"trace": [1.0, 3.0], "params": [9.0, 9.0]}
-    assert drawn().mean().to_frame().shape == (5, 2)
+    assert drawn().draw(0).to_frame().shape == (5, 2)
 
 
 def test_a_frame_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from initio import InputError, build
 from initio.networks.cost import count
-from initio.networks.operations import DropPath, set_drop_path
+from initio.networks.operations import DropPath
 from initio.spaces import DARTS, ZOO, Genotype, NetworkSettings, parse
 from initio.spaces.darts import NODES, OPS
 
@@ -50,14 +50,10 @@ def test_drop_path_keeps_the_mean_and_is_off_in_evaluation() -> None:
     assert torch.equal(path.eval()(x), x)
 
 
-def test_drop_path_can_be_scheduled() -> None:
-    model = build("darts_v1", channels=4, cells=3, drop_path=0.1)
-    paths = [module for module in model.modules() if isinstance(module, DropPath)]
-    assert paths
-    set_drop_path(model, 0.3)
-    assert {path.probability for path in paths} == {0.3}
-    with pytest.raises(InputError, match="build it with drop_path > 0"):
-        set_drop_path(build("darts_v1", channels=4, cells=3), 0.3)
+@pytest.mark.parametrize(("probability", "found"), [(0.3, {0.3}), (0.0, set())])
+def test_paths_are_dropped_with_the_given_probability(probability: float, found: set[float]) -> None:
+    model = build("darts_v1", channels=4, cells=3, drop_path=probability)
+    assert {module.probability for module in model.modules() if isinstance(module, DropPath)} == found
 
 
 @pytest.mark.parametrize("shape", [(64,), (3, 8), (3, 8, 8, 8)])

@@ -7,7 +7,8 @@ import torch
 from initio import InputError
 from initio.networks.cost import count
 from initio.spaces import NB201, NetworkSettings
-from initio.spaces.nb201 import graph_key, paper_key
+from initio.spaces.nb201 import graph_key
+from studies.check_networks import paper_key
 
 PUBLISHED = NetworkSettings(prune=False)
 

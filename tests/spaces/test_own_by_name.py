@@ -5,12 +5,14 @@ import pickle
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from random import Random
 
 import pytest
 
 import initio
 from examples import own_space
 from initio import Architecture, InputError, from_json, get_space, parse, plugins, to_json
+from initio.spaces.exports import exported
 
 NAME = "examples.own_space:Mine"
 
@@ -36,7 +38,7 @@ def test_an_architecture_of_other_choices_is_refused() -> None:
     with pytest.raises(InputError, match="must be a space, as initio.space makes it, not function"):
         get_space("examples.own_space:net")
     with pytest.raises(InputError, match="has a builder of its own"):
-        initio.spaces.graph_space(NAME)
+        exported(get_space(NAME).sample(Random(0)), "python")
 
 
 def test_a_space_of_an_installed_package_goes_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def arch(folder: Path, row: int) -> Architecture:
 
 def test_queries_count_their_share_of_the_training(folder: Path) -> None:
     benchmark = open_table("nb201", folder)
-    assert benchmark.epochs == (12, 200)
+    assert benchmark.validation.epochs == (12, 200)
     assert benchmark.validation(Query(arch(folder, 5))) == Observation(55.0, 60.0)
     assert benchmark.validation(Query(arch(folder, 5), 200)) == Observation(65.0, 1000.0)
     longer = open_table("nb201", folder, epochs=200)
@@ -178,7 +178,7 @@ def test_nb201_selects_by_the_column_it_was_asked_for(dataset: str) -> None:
 @needs_data
 def test_nb101_by_any_isomorphic_cell(nb101: Table) -> None:
     everyone = nb101.architectures or ()
-    assert (len(everyone), nb101.epochs) == (30_001, (4, 12, 36, 108))
+    assert (len(everyone), nb101.validation.epochs) == (30_001, (4, 12, 36, 108))
     with np.load(SHARED / "nb101_multifidelity_30k.npz") as arrays:
         rows, short, time = (arrays[name] for name in ("row", "val_acc_4", "train_time_108_s"))
     for k in range(0, 30_001, 150):
@@ -221,5 +221,5 @@ def test_every_benchmark_opens() -> None:
     for name in TABLES:
         benchmark = open_table(name, SHARED)
         assert benchmark.space.name == ("darts" if name == "nb301" else name)
-        assert benchmark.validation.default_epochs in benchmark.epochs
-        assert list(benchmark.epochs) == sorted(benchmark.epochs)
+        assert benchmark.validation.default_epochs in benchmark.validation.epochs
+        assert list(benchmark.validation.epochs) == sorted(benchmark.validation.epochs)

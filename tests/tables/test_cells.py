@@ -7,8 +7,9 @@ import pytest
 
 from initio.records import Architecture
 from initio.spaces import NB1SHOT1_S1, NB101
-from initio.spaces.dags import PAIRS, from_bits
+from initio.spaces.dags import PAIRS
 from initio.tables.cells import architectures, class_keys, words_of_rows, words_of_space
+from studies.check_networks import from_bits
 from tests.tables.files import SHARED, needs_data
 
 

@@ -156,7 +156,7 @@ def test_the_multi_fidelity_file_is_checked_too(tmp_path: Path) -> None:
             open_table("nb101", table=tmp_path / "table.npz")
     np.savez(beside, row=np.array([2, 0]), val_acc_4=np.array([7.0, 8.0]), train_time_108_s=np.array([27.0, np.nan]))
     table = open_table("nb101", table=tmp_path / "table.npz")
-    assert (len(table.architectures or ()), table.epochs) == (1, (4,))  # a training without a time is none
+    assert (len(table.architectures or ()), table.validation.epochs) == (1, (4,))  # a training without a time is none
 
 
 def good_nb201() -> dict[str, object]:
@@ -202,7 +202,7 @@ def test_damaged_bytes(data: st.DataObject, name: str, tmp_path: Path) -> None:
 
 def refused(folder: Path, name: str, good: dict[str, object], change: dict[str, object], text: str) -> None:
     np.savez(folder / "table.npz", **good)  # type: ignore[arg-type]
-    assert open_table(name, table=folder / "table.npz").epochs
+    assert open_table(name, table=folder / "table.npz").validation.epochs
     changed = {name: values for name, values in (good | change).items() if values is not None}
     np.savez(folder / "table.npz", **changed)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=text) as caught:

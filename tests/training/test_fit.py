@@ -53,7 +53,7 @@ def test_sgd_is_that_of_the_formula() -> None:
     fitted = fit(network, trainer.examples, settings)
     assert torch.allclose(network.weight.double(), W, atol=1e-6)
     right = (trainer.examples.x_validation.double() @ W.T).argmax(1) == trainer.examples.y_validation
-    assert fitted.accuracy == pytest.approx(100 * right.double().mean().item())
+    assert fitted.value == pytest.approx(100 * right.double().mean().item())
 
 
 class Recorder(nn.Linear):
@@ -84,8 +84,8 @@ def test_networks_of_every_kind_train(digits: Dataset) -> None:
     for name in ("nb101", "nb1shot1-s1", "darts"):
         space = get_space(name)
         few = TrainingSettings(epochs=1, samples=60, batch_size=16)
-        fitted = Training(space, digits, NetworkSettings(channels=4), few).fit(Query(space.sample(Random(0))))
-        assert 0 <= (fitted.accuracy or 0) <= 100
+        fitted = Training(space, digits, NetworkSettings(channels=4), few)(Query(space.sample(Random(0))))
+        assert 0 <= (fitted.value or 0) <= 100
         assert not fitted.flag
 
 
@@ -126,8 +126,8 @@ def test_divergence_in_the_last_update_is_seen() -> None:
         "deep", lambda width: nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)], nn.Linear(8, 2)), width=[1]
     )
     trainer = Training(space, data, settings=TrainingSettings(epochs=1, batch_size=8, lr=1e30, clip=None))
-    fitted = trainer.fit(Query(space.architecture(0)))
-    assert fitted.accuracy is None
+    fitted = trainer(Query(space.architecture(0)))
+    assert fitted.value is None
     assert fitted.flag == "the training diverged: the outputs are not finite after training"
 
 

@@ -45,7 +45,7 @@ class Constants:
 
 
 @cache
-def constants(name: str, depth: int, eta: float = ETA) -> Constants:
+def constants(name: str, depth: int) -> Constants:
     """Table 1, computed.
 
     β₁ = sup 2E[σ(√q z)²]/q and β₂ = sup 2E[σ'(√q z)²] over variances q > 0; β₃ is the smallest 2E[σ'(√q z)²] for
@@ -54,15 +54,15 @@ def constants(name: str, depth: int, eta: float = ETA) -> Constants:
     >>> constants("relu", 10)
     Constants(beta_1=1.0, beta_2=1.0, beta_3=1.0, mu_1=0.5, lipschitz=1.0)
     """
-    sigma = dual(name, eta)
+    sigma = dual(name)
     one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     x = torch.linspace(-20, 20, 400_001, dtype=torch.float64)
     return Constants(
         beta_1=_tidy(GAIN * _largest(lambda q: sigma.diagonal(q)[0] / q, *Q)),
         beta_2=_tidy(GAIN * _largest(lambda q: sigma.diagonal(q)[1], *Q)),
-        beta_3=_tidy(-GAIN * _largest(lambda q: -sigma.diagonal(q)[1], Q[0], largest_variance(depth, eta))),
+        beta_3=_tidy(-GAIN * _largest(lambda q: -sigma.diagonal(q)[1], Q[0], largest_variance(depth))),
         mu_1=_tidy(math.sqrt(float(sigma.moments(one, one, zero)[1]))),  # at ρ = 0: E[σ'(u)] E[σ'(v)], and E[σ'] = μ₁
-        lipschitz=_tidy(float(activation(name, x, eta)[1].abs().max())),
+        lipschitz=_tidy(float(activation(name, x)[1].abs().max())),
     )
 
 
@@ -76,9 +76,9 @@ def _largest(f: Callable[[Tensor], Tensor], low: float, high: float) -> float:
     return float(values.max())
 
 
-def largest_variance(depth: int, eta: float = ETA) -> float:
+def largest_variance(depth: int) -> float:
     """t of Table 1: no layer's pre-activations have a larger variance, says the paper."""
-    return float(3 * (1 + eta**2) * (2 + eta**2) ** (depth - 3))
+    return float(3 * (1 + ETA**2) * (2 + ETA**2) ** (depth - 3))
 
 
 def _tidy(value: float) -> float:
@@ -127,7 +127,6 @@ def eigen_bounds(
     delta: float = 0.05,
     seed: int = 0,
     unit_norm: bool = True,
-    eta: float = ETA,
 ) -> EigenBounds:
     """All bounds for one architecture on N inputs x with labels y of −1 and 1.
 
@@ -148,9 +147,9 @@ def eigen_bounds(
         inputs = given / norms
     N, d = inputs.shape
     depth = len(activations) + 1
-    kernel = ntk(inputs, activations, skips, eta=eta)
-    finite = finite_ntk(inputs, activations, skips, width=width, seed=seed, eta=eta, dtype=torch.float64)
-    table = [constants(name, depth, eta) for name in activations]
+    kernel = ntk(inputs, activations, skips)
+    finite = finite_ntk(inputs, activations, skips, width=width, seed=seed, dtype=torch.float64)
+    table = [constants(name, depth) for name in activations]
     risk = risk_with_labels = None
     if not kernel.spectrum.singular:
         risk = theorem_3(table, kernel.spectrum.lambda_min, 1.0, N, delta)
@@ -161,7 +160,7 @@ def eigen_bounds(
         mean_diagonal=float(kernel.ntk.diagonal().mean()),
         frobenius=float(kernel.ntk.norm()),
         theorem_1=theorem_1(table, skips, N / d),
-        schur=schur_bound(inputs, activations, skips, eta),
+        schur=schur_bound(inputs, activations, skips),
         finite=finite.spectrum,
         width=width,
         theorem_2=theorem_2(table, skips, N / d),
@@ -217,15 +216,15 @@ def theorem_3(table: Sequence[Constants], smallest: float, mean_square: float, N
     return C2 * math.sqrt(mean_square / smallest) + math.sqrt(math.log(1 / delta) / N)
 
 
-def schur_bound(x: Tensor, activations: Sequence[str], skips: Sequence[int], eta: float = ETA) -> float:
+def schur_bound(x: Tensor, activations: Sequence[str], skips: Sequence[int]) -> float:
     """Σ_l λ_min(A^(l)) minᵢ [Ġ^(l+1) ∘ (Ġ^(l+2) + α_l) ∘ ...]ᵢᵢ, a lower bound on λ_min(K) without assumptions."""
     diagonal = first_diagonal(x)
     fronts, factors = [x @ x.T], []
     for number, (name, skip) in enumerate(zip(activations, (0, *skips), strict=True), start=1):
-        sigma = dual(name, eta)
+        sigma = dual(name)
         factors.append((GAIN * sigma.diagonal(diagonal.A)[1], skip))
         diagonal = advance(diagonal, sigma, sigma.mean(diagonal.A), bool(skip), "exact", number)
-        fronts.append(ntk(x, activations[:number], skips[: number - 1], eta=eta).nngp)
+        fronts.append(ntk(x, activations[:number], skips[: number - 1]).nngp)
     total = 0.0
     for layer, front in enumerate(fronts):
         product = torch.ones(len(x), dtype=torch.float64)

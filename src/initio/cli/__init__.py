@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 from initio.cli.units import columns
 from initio.errors import InputError, did_you_mean
@@ -41,11 +41,10 @@ LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
-    if argv is None:
-        argv = sys.argv[1:]
-    _print_what_can_be_printed(sys.stdout)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
+        sys.stdout.reconfigure(errors="replace")
     try:
-        _run(list(argv))
+        _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return 0
     except InputError as error:
@@ -136,12 +135,6 @@ def all_commands() -> Iterator[tuple[str, type[Any]]]:
 # --- output that never fails ------------------------------------------------------------------------------------------
 
 
-def _print_what_can_be_printed(stream: TextIO) -> None:
-    """A terminal whose alphabet has no λ shows a question mark, not a traceback."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="replace")
-
-
 def _end(message: str, code: int) -> int:
     """Says the last sentence if anybody listens, and keeps Python from complaining at exit that nobody does."""
     with suppress(OSError):
@@ -168,6 +161,4 @@ def one_line(message: str) -> str:
 
 
 def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    return repr(character)[1:-1]
+    return character if character.isprintable() else repr(character)[1:-1]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from initio.cli.progress import Reporter
 from initio.cli.units import names, number, pairs
@@ -27,7 +28,8 @@ BASELINES = ("random", "rea")
 class BenchCommand:
     """Runs searches on a benchmark's published trainings, many seeds under one budget, and compares them.
 
-    A search sees validation accuracies only; the table reports test accuracies of what it chose.
+    A search sees validation accuracies only; the table reports test accuracies of what it chose. Every setting of a
+    search that is named alone is an option too, listed by `initio bench --search NAME --help`.
 
     Args:
         table: the benchmark: nb201, nb101, nb1shot1-s1, nb301, or the file of a table.
@@ -62,6 +64,17 @@ class BenchCommand:
     data: str | None = None
     workers: int = 1
     out: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    SHARED: ClassVar[tuple[str, ...]] = ("metric", "k")  # given to every search that has them
+
+    @classmethod
+    def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
+        """The search, whose settings are options, if it is the only one named."""
+        from initio.searches import find_search
+
+        named = names(*given.get("search", ()))
+        return [find_search(*named)] if len(named) == 1 and named != ["all"] else []
 
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
@@ -72,8 +85,6 @@ class BenchCommand:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
         setup, searches = self.setup(), self.searches()
         folder = Path(self.out or Path("runs") / self._stem())
-        setup.scores(0)
-        folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
         journal = folder / f"unfinished-{key}.jsonl"
         with Reporter() as reporter:
@@ -109,34 +120,32 @@ class BenchCommand:
         """The searches by the label of their row."""
         from initio.searches import SEARCHES, find_search
 
-        searches = names(*self.search)
-        if searches == ["all"]:
-            searches = [name for name in SEARCHES if find_search(name).trains]
-        if not searches:
+        named = names(*self.search)
+        if named == ["all"]:
+            named = [name for name in SEARCHES if find_search(name).trains]
+        if not named:
             raise InputError("--search needs a name, as in --search robust, or all")
-        if self.baselines:
-            searches += [name for name in BASELINES if name not in searches]
         metrics: list[str | None] = [*names(*self.metric)] or [None]
-        used: set[str] = set()
         made: dict[str, QuerySearch] = {}
-        for name in searches:
+        for name in named:
             search: type[Any] = find_search(name)
             if not search.trains:
                 raise InputError(f"{name} does not learn from trainings: take another search")
+            has = {field.name for field in fields(search)}
             for metric in metrics:
-                options = self._options(search, metric)
-                used |= options.keys()
-                own = {"metric": metric, "k": f"k = {self.k}"}
-                made[", ".join([name, *(str(own[option]) for option in options)])] = search(**options)
-        for option in ("metric", "k"):
-            if getattr(self, option) not in (None, ()) and option not in used:
-                raise InputError(f"--{option} is not an option of {', '.join(searches)}")
+                shared = {"metric": metric, "k": self.k}
+                own = {option: value for option, value in shared.items() if value is not None and option in has}
+                own |= self.settings
+                shown = [f"{option} = {value}".removeprefix("metric = ") for option, value in own.items()]
+                made[", ".join([name, *shown])] = search(**own)
+        if self.baselines:
+            plain: dict[str, Any] = {name: find_search(name)() for name in BASELINES if name not in named}
+            made |= plain
+        for option in self.SHARED:
+            given = getattr(self, option) not in (None, ())
+            if given and not any(option in search.settings() for search in made.values()):
+                raise InputError(f"--{option} is not an option of {', '.join(made)}")
         return made
-
-    def _options(self, search: type[Any], metric: str | None) -> dict[str, Any]:
-        has = {field.name for field in fields(search)}
-        given = {"metric": metric, "k": self.k}
-        return {name: value for name, value in given.items() if value is not None and name in has}
 
     def published(self, searches: dict[str, QuerySearch]) -> list[Published]:
         """What papers report for the same: of searches that select by CIFAR-10, as long as published."""
@@ -154,6 +163,7 @@ class BenchCommand:
 
     def _stem(self) -> str:
         parts = [Path(self.table).stem, self.dataset, *self.search, *self.metric, f"{self.k or ''}"]
+        parts += [f"{name}{value}" for name, value in self.settings.items()]
         if self.epochs is not None:
             parts.append(f"{self.epochs}epochs")
         parts += [Path(self.store or "").stem, (self.where or "").replace("=", "")]
@@ -162,16 +172,14 @@ class BenchCommand:
         elif self.queries:
             parts.append(str(self.queries))
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
-        return name.replace(",", "-").replace(" ", "")
+        return re.sub("[,:]", "-", name.replace(" ", ""))  # no colon of a part of one's own, which Windows forbids
 
     def _title(self, setup: BenchSetup, searches: dict[str, QuerySearch]) -> str:
         budget, draws = setup.budget, setup.draws
         limits = [f"{budget.queries} queries"] * bool(budget.queries)
         if budget.seconds:
             limits.append(f"{budget.seconds:,.0f} s")
-        which = "no"
-        if draws:
-            which = f"{draws} draws of the"
+        which = f"{draws} draws of the" if draws else "no"
         validation, other = setup.open().validation, ""
         full = dict.fromkeys(s.name for s in searches.values() if getattr(s, "length", 0) is None)
         if full and validation.epochs:
@@ -204,9 +212,7 @@ def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[st
 
 
 def _pm(mean: float, deviation: float | None) -> str:
-    if deviation is None:
-        return f"{mean:.2f}"
-    return f"{mean:.2f}±{deviation:.2f}"
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f}±{deviation:.2f}"
 
 
 def runs_csv(outcomes: Sequence[Outcome]) -> str:

@@ -59,9 +59,7 @@ class BoundsCommand:
             seed=self.seed,
             unit_norm=self.unit_norm,
         )
-        inputs = f"{len(batch)} inputs of {self.data}"
-        if self.unit_norm:
-            inputs += ", scaled to norm 1"
+        inputs = f"{len(batch)} inputs of {self.data}" + ", scaled to norm 1" * self.unit_norm
         print(f"{space.format(arch)}, depth {space.depth}\n{inputs}, seed {self.seed}\n")
         print(table(found))
 
@@ -89,8 +87,7 @@ def table(found: EigenBounds) -> str:
         numbers = (c.beta_1, c.beta_2, c.beta_3, c.mu_1, c.lipschitz)
         lines.append(f"  {name:<11} " + " ".join(f"{number:<9.5g}" for number in numbers).rstrip())
     lines += ["", "assumptions on the inputs as they came"]
-    verdict = {True: "holds   ", False: "VIOLATED"}
-    lines += [f"  {verdict[a.holds]}  {a.name}: {a.found}" for a in found.assumptions]
+    lines += [f"  {'holds   ' if a.holds else 'VIOLATED'}  {a.name}: {a.found}" for a in found.assumptions]
     lines += [f"note: {flag}" for flag in found.flags]
     return "\n".join(lines)
 
@@ -109,9 +106,7 @@ def _risk(value: float | None) -> str:
 
 def _verdict(spectrum: Spectrum, lower: float = 0.0, upper: float = float("inf")) -> str:
     """Whether λ_min keeps the bound; the constants taken as 1 are why it may not."""
-    value = spectrum.lambda_min
-    if spectrum.singular:
-        value = 0.0
+    value = 0.0 if spectrum.singular else spectrum.lambda_min
     if value > upper:
         return "   (λ_min is above)"
     if value < lower:

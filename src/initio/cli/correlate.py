@@ -60,9 +60,7 @@ class CorrelateCommand:
             relation = relate(
                 store, table, column, where=pairs("--where", self.where), metrics=metrics, only=self._only(table)
             )
-        fit = None
-        if self.fit is not None:
-            fit = table.column(self.fit)[list(relation.rows)]
+        fit = None if self.fit is None else table.column(self.fit)[list(relation.rows)]
         metric_rows = _metric_rows(relation, self.top)
         bound_rows = [asdict(row) for row in relation.bounds(fit, t=self.t)]
         if self.json:
@@ -114,8 +112,7 @@ def _print_head(relation: Relation, table: CompactTable, column: str) -> None:
 def _print_metrics(rows: list[dict[str, Any]], top: int) -> None:
     width = max(len("metric"), *(len(row["metric"]) for row in rows))
     print(f"\n{'metric':<{width}}  spearman   ±draws  kendall  top-{top} regret  nDCG@{top}       used  undefined")
-    by_size = sorted(rows, key=lambda row: -abs(row["spearman"] or 0.0))
-    for row in by_size:
+    for row in sorted(rows, key=lambda row: -abs(row["spearman"] or 0.0)):
         print(
             f"{row['metric']:<{width}}  {number(row['spearman']):>8}  {number(row['spread']):>7}  "
             f"{number(row['kendall']):>7}  {number(row['regret'], 2):>{11 + len(str(top))}}  "
@@ -133,9 +130,7 @@ def _print_bounds(rows: list[dict[str, Any]], fitted: str) -> None:
     print(f"{'M':<{width}}  {'bound':<14}  spearman  kendall      ν     s")
     for row in rows:
         by = row["trade_off"]
-        free = ""
-        if by:
-            free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}"
+        free = f"{by['nu']:>5.2f}  {by['s']:>4.1f}" if by else ""
         print(
             f"{row['metric']:<{width}}  {row['bound']:<14}  {number(row['spearman']):>8}  "
             f"{number(row['kendall']):>7}  {free}".rstrip()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from initio.cli.search import SearchCommand
+from initio.cli.progress import watch
+from initio.runs.folder import new_folder
 
 
 @dataclass(frozen=True)
@@ -21,4 +24,7 @@ class DemoCommand:
 
     def run(self) -> None:
         """Searches, draws the cell, says where the run is."""
-        SearchCommand(seed=self.seed, out=self.out).run()
+        from initio.runs.search import search
+
+        folder = new_folder("darts", "nasi", self.seed) if self.out is None else Path(self.out)
+        watch(partial(search, "darts", "nasi", "noise", seed=self.seed), folder)

@@ -47,9 +47,7 @@ def environment() -> dict[str, str]:
         "kernels": status(),
         "threads": f"one in each process; {os.cpu_count()} processors for --workers",
         "memory": _memory(),
-        "locks": {True: "one process works on a run", False: "this system has none: let one process work on a run"}[
-            HAS_LOCKS
-        ],
+        "locks": "one process works on a run" if HAS_LOCKS else "this system has none: let one process work on a run",
         "runs": f"{Path('runs').absolute()}, unless --out names another folder",
         "stores": f"{Path('scores.db').absolute()}, unless --store names another file",
         "data": os.environ.get("INITIO_DATA") or "INITIO_DATA is not set; it may name a folder of tables and data",

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from initio.cli.show import classes_of, read_architecture
 from initio.errors import InputError
+from initio.runs.folder import classes_of, find_architecture
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class ExportCommand:
 
     def run(self) -> None:
         """Writes the file, or prints the text."""
-        arch = read_architecture(self.architecture)
+        arch, result = find_architecture(self.architecture)
         if self.auxiliary and (self.format != "python" or arch.space not in ("darts", "zoo")):
             raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
         size = {"channels": self.channels, "cells": self.cells, "classes": self.classes, "shape": _shape(self.shape)}
         if self.classes is None:
-            size["classes"] = classes_of(self.architecture)
+            size["classes"] = classes_of(result)
         from initio.spaces.exports import WITH_WEIGHTS, export, exported
 
         options: dict[str, Any] = {"weights": self.weights, "seed": self.seed, "auxiliary": self.auxiliary, **size}

@@ -11,9 +11,6 @@ from initio.cli.units import columns
 if TYPE_CHECKING:
     from initio.metrics import Metric
 
-ARROW = {True: "↑", False: "↓"}  # higher is better, or not
-BETTER = {True: "larger", False: "smaller"}
-
 
 @dataclass(frozen=True)
 class MetricsCommand:
@@ -33,9 +30,7 @@ class MetricsCommand:
         """Prints a line a metric, or all there is to say about one."""
         from initio.metrics import METRICS, choose
 
-        chosen = list(METRICS.values())
-        if self.name is not None:
-            chosen = list(choose(self.name))
+        chosen = list(METRICS.values() if self.name is None else choose(self.name))
         if self.json:
             print(json.dumps([_facts(metric) for metric in chosen], indent=2, ensure_ascii=False))
         elif self.name is None:
@@ -47,7 +42,8 @@ class MetricsCommand:
 def _print_list(metrics: list[Metric]) -> None:
     width, formula = (max(len(getattr(m, name)) for m in metrics) for name in ("name", "formula"))
     for m in metrics:
-        print(f"{m.name:<{width}} {ARROW[m.higher_is_better]}  {m.formula:<{formula}}  {m.source}")
+        arrow = "↑" if m.higher_is_better else "↓"
+        print(f"{m.name:<{width}} {arrow}  {m.formula:<{formula}}  {m.source}")
     print("\n↑ larger is better, ↓ smaller is better; `initio metrics NAME` explains one.")
 
 
@@ -57,7 +53,7 @@ def _facts(metric: Metric) -> dict[str, object]:
         "formula": metric.formula,
         "about": metric.about,
         "source": metric.source,
-        "better": BETTER[metric.higher_is_better],
+        "better": "larger" if metric.higher_is_better else "smaller",
         "needs": sorted(metric.needs),
         "reproducible": metric.reproducible,
         "version": metric.version,
@@ -67,5 +63,5 @@ def _facts(metric: Metric) -> dict[str, object]:
 def _explained(metric: Metric) -> str:
     facts = _facts(metric)
     facts["needs"] = ", ".join(sorted(metric.needs)) or "nothing"
-    facts["reproducible"] = {True: "yes", False: "no: measured, so it is left out of `all`"}[metric.reproducible]
+    facts["reproducible"] = "yes" if metric.reproducible else "no: measured, so it is left out of `all`"
     return columns(facts)

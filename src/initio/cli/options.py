@@ -14,7 +14,8 @@
 
 A command whose options depend on others (`--method`) has a class method `parts`: it is told the values of the others,
 and names the dataclasses whose fields are options too. What is given of those reaches the command as its field
-`settings`. For the help, `parts` is told only what was given.
+`settings`. For the help, `parts` is told only what was given. A field of a part that is named in `SHARED` is no option:
+the command has one of that name.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ import argparse
 import inspect
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from initio.errors import InputError, nearest
 from initio.files import read_text
@@ -96,9 +96,7 @@ class Option:
         """What can be typed: its name, and what stands for a value."""
         if not self.is_switch:
             return f"{self.flag} {self.metavar}" + " ..." * self.several
-        if self.default is True:
-            return f"--no-{self.flag[2:]}"
-        return self.flag
+        return f"--no-{self.flag[2:]}" if self.default is True else self.flag
 
     @property
     def explained(self) -> str:
@@ -108,9 +106,7 @@ class Option:
             return f"do not {text}"
         if self.is_switch or self.default in (MISSING, None, "", ()):
             return text
-        shown = self.default
-        if self.several:
-            shown = " ".join(map(str, shown))
+        shown = " ".join(map(str, self.default)) if self.several else self.default
         return f"{text} (default: {shown})"
 
     def typed(self, text: Any) -> Any:
@@ -163,16 +159,17 @@ class Option:
 def options_of(cls: type[Any]) -> dict[str, Option]:
     """The options of a dataclass by the names of their fields; one whose type cannot be typed has none."""
     helps, first, short = _arguments(cls), getattr(cls, "FIRST", None), getattr(cls, "SHORT", {})
+    try:
+        types = get_type_hints(cls)
+    except NameError as error:
+        raise InputError(f"the annotations of {cls.__name__} name {error.name}: import it for running, too") from None
     made = {}
-    for field in fields(cls):
-        kinds, several = _kinds(_annotation(cls, field.name))
-        default = _default(field)
-        if not field.init:
-            continue
+    for field in (field for field in fields(cls) if field.init):
+        kinds, several = _kinds(types[field.name])
+        default, name = _default(field), field.name
         if kinds:
-            word = default is MISSING or field.name == first
-            text = helps.get(field.name, "")
-            made[field.name] = Option(field.name, kinds, default, several, text, word, short.get(field.name))
+            word = default is MISSING or name == first
+            made[name] = Option(name, kinds, default, several, helps.get(name, ""), word, short.get(name))
         elif default is MISSING:
             raise InputError(f"{cls.__name__} needs a default for {field.name!r}: values of its type cannot be typed")
     return made
@@ -184,35 +181,17 @@ def defaults(cls: type[Any]) -> dict[str, Any]:
 
 
 def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return field.default
-
-
-def _annotation(cls: type[Any], name: str) -> Any:
-    """The type of a field; `Any` where its annotation means nothing at run time."""
-    found: Any = Any
-    for base in reversed(cls.__mro__):
-        annotation = inspect.get_annotations(base).get(name)
-        if isinstance(annotation, str):
-            try:
-                annotation = eval(annotation, vars(sys.modules[base.__module__]))
-            except NameError:  # imported for the type checker alone
-                annotation = Any
-        found = annotation or found
-    return found
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _kinds(annotation: Any) -> tuple[tuple[Any, ...], bool]:
     """The types that values may have, and whether there are several values; no types if one of them is of no use."""
-    members = [annotation]
-    if get_origin(annotation) in (Union, UnionType):
-        members = list(get_args(annotation))
+    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     for member in members:
         if get_origin(member) is tuple and get_args(member)[1:] == (...,):
             return _kinds(get_args(member)[0])[0], True
     if all(get_origin(member) is Literal or member in EXPECTED for member in members):
-        return tuple(members), False
+        return members, False
     return (), False
 
 
@@ -266,7 +245,7 @@ def parser(command: type[Any], *more: type[Any], prog: str = "initio", words: bo
     group.add_argument("--help", "-h", action="store_true", help="print this text, and end")
     for part in more:
         group = made.add_argument_group(f"options of {_title(part)}")
-        for option in options_of(part).values():
+        for option in _options_of_part(part, command).values():
             _add(group, option)
     return made
 
@@ -275,12 +254,18 @@ def merged(command: type[Any], *more: type[Any], prog: str = "initio") -> dict[s
     """The options of all; a name that is taken is the mistake of the one who comes later."""
     known = options_of(command)
     for part in more:
-        own = options_of(part)
+        own = _options_of_part(part, command)
         for name in own:
             if name in known or name in RESERVED:
                 raise InputError(f"{_title(part)} has a setting {name!r}, which is an option of {prog} too: rename it")
         known |= own
     return known
+
+
+def _options_of_part(part: type[Any], command: type[Any]) -> dict[str, Option]:
+    """Those that the command does not share with its parts."""
+    shared = getattr(command, "SHARED", ())
+    return {name: option for name, option in options_of(part).items() if name not in shared}
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:
@@ -294,9 +279,7 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> None:
         ways, how = {"store_true": names, "store_false": ["--no-" + option.flag[2:], "--no_" + option.name]}, {}
         if option.default is True:
             ways = dict(reversed(ways.items()))
-    text = _escaped(option.explained)
-    if option.word:  # explained among the arguments
-        text = argparse.SUPPRESS
+    text = argparse.SUPPRESS if option.word else _escaped(option.explained)  # a word is explained among the arguments
     for action, spellings in ways.items():
         for name in dict.fromkeys(spellings):
             group.add_argument(name, dest=option.name, action=action, help=text, **how)
@@ -304,9 +287,7 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> None:
 
 
 def _placeholder(option: Option) -> str:
-    if option.default is MISSING:
-        return option.name.upper()
-    return f"[{option.name.upper()}]"
+    return option.name.upper() if option.default is MISSING else f"[{option.name.upper()}]"
 
 
 def _title(part: type[Any]) -> str:
@@ -344,12 +325,9 @@ def parse(command: type[Any], argv: Sequence[str], prog: str = "initio") -> Any:
 
 def _made(command: type[Any], given: Mapping[str, Any]) -> Any:
     """What is no field of the command is a setting of one of its parts."""
-    own = {field.name for field in fields(command)}
-    settings = {name: value for name, value in given.items() if name not in own}
-    values = {name: value for name, value in given.items() if name in own}
-    if settings:
-        values["settings"] = settings
-    return command(**values)
+    values, own = dict(given), {field.name for field in fields(command)}
+    settings = {name: values.pop(name) for name in given if name not in own}
+    return command(**values, settings=settings) if settings else command(**values)
 
 
 class Typed:
@@ -438,9 +416,7 @@ def _kept(options: Mapping[str, Option], values: Mapping[str, Any], where: str) 
 def _hint(wrong: str, right: list[str]) -> str:
     """The nearest option; the help has all of them."""
     near = nearest(wrong, right)
-    if near is None:
-        return ""
-    return f": did you mean {near}?"
+    return f": did you mean {near}?" if near else ""
 
 
 # --- files of options -------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 from initio.cli.units import duration
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from initio.runs.search import SearchStarted
     from initio.scores.pool import ScoringProgress
+    from initio.searches import SearchResult
     from initio.training import TrainingProgress
 
 
@@ -154,6 +157,22 @@ class SearchReporter(Reporter):
             if leading is not None:
                 text += ", leading: " + operations(self.started.problem.space, leading)
         return super().state(task, done, total, text)
+
+
+def watch(search: Callable[..., SearchResult], folder: Path) -> None:
+    """Runs a search into a folder with progress on stderr, then draws the cell and says where the run is."""
+    import torch
+
+    torch.set_num_threads(1)
+    shown = quote(str(folder))
+    try:
+        with SearchReporter() as told:
+            result = search(folder=folder, on_step=told.step, on_progress=told.progress)
+    except KeyboardInterrupt:
+        print(f"\ngo on with: initio search --resume {shown}", file=sys.stderr)
+        raise
+    print(result)
+    print(f"run     {folder}  (draw it again: initio show {shown})")
 
 
 def operations(space: Space, arch: Architecture) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
 from initio.errors import InputError
-from initio.records import Architecture, to_json
+from initio.records import to_json
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,6 @@ class SampleCommand:
         if self.count < 1:
             raise InputError(f"--count must be at least 1, not {self.count}")
         space, rng = get_space(self.space), Random(self.seed)
-        written: Callable[[Architecture], str] = space.format
-        if self.json:
-            written = to_json
         for _ in range(self.count):
-            print(written(space.sample(rng)))
+            arch = space.sample(rng)
+            print(to_json(arch) if self.json else space.format(arch))

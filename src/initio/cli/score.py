@@ -107,10 +107,7 @@ class ScoreCommand:
             return list(everything(space))
         if self.archs is not None:
             return read_architectures(Path(self.archs), space)
-        seed = self.seed
-        if self.sample_seed is not None:
-            seed = self.sample_seed
-        return sample(space, self.sample or 0, seed)
+        return sample(space, self.sample or 0, self.seed if self.sample_seed is None else self.sample_seed)
 
     def _job(self, space: Space) -> ScoringJob:
         from initio.data import load
@@ -161,9 +158,6 @@ def _print_summary(table: ScoreTable) -> None:
     for name in table.metrics:
         numbers, why = table.each(name), Counter(table.missing(name).values())
         numbers = numbers[~np.isnan(numbers)]
-        median, reason = "none", ""
-        if len(numbers):
-            median = f"{np.median(numbers):.6g}"
-        if why:
-            reason = "  " + why.most_common(1)[0][0]
+        median = f"{np.median(numbers):.6g}" if len(numbers) else "none"
+        reason = "  " + why.most_common(1)[0][0] if why else ""
         print(f"{name:<{width}}  {len(numbers):>9,}  {why.total():>9,}  {median:>12}{reason}")

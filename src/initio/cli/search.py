@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from initio.cli.progress import watch
 from initio.cli.units import amount, seconds
 from initio.errors import InputError
-
-if TYPE_CHECKING:
-    from initio.searches import SearchResult
-
-FIELDS_OF_LIMITS = ("max_params", "max_flops", "max_latency")
+from initio.runs.folder import new_folder
 
 
 @dataclass(frozen=True)
@@ -80,53 +76,37 @@ class SearchCommand:
         """The chosen method, whose settings are options."""
         from initio.searches import find_search
 
-        if "method" not in given:
-            return []
-        return [find_search(given["method"])]
+        return [find_search(given["method"])] if "method" in given else []
 
     def run(self) -> None:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
-        import torch
-
-        from initio.cli.progress import SearchReporter
         from initio.runs.search import resume_run, search
 
-        torch.set_num_threads(1)
         folder = self._folder()
-        hint = f"go on with: initio search --resume {quote(str(folder))}"
-        try:
-            with SearchReporter() as told:
-                if self.resume is None:
-                    asked = self._asked()
-                    result = search(**asked, folder=folder, on_step=told.step, on_progress=told.progress)
-                else:
-                    result = resume_run(folder, on_step=told.step, on_progress=told.progress)
-        except KeyboardInterrupt:
-            print(f"\n{hint}", file=sys.stderr)
-            raise
-        self._report(result, folder)
+        if self.resume is None:
+            watch(partial(search, **self._asked()), folder)
+        else:
+            watch(resume_run, folder)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
         if self.depth is not None and self.space != "mlp":
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("depth", "out", "resume", "settings", *FIELDS_OF_LIMITS):
-            del own[name]
-        if self.depth is not None:
-            own["space"] = f"mlp-{self.depth}"
         limits = {
             "max_params": amount("--max-params", self.max_params),
             "max_flops": amount("--max-flops", self.max_flops),
             "max_latency": seconds("--max-latency", self.max_latency),
         }
-        return own | {"limits": limits} | dict(self.settings)
+        unasked = ("depth", "out", "resume", "settings", *limits)
+        asked = {name: value for name, value in vars(self).items() if name not in unasked}
+        if self.depth is not None:
+            asked["space"] = f"mlp-{self.depth}"
+        return asked | {"limits": limits} | dict(self.settings)
 
     def _folder(self) -> Path:
         if self.resume is not None:
-            changed = [f.name for f in fields(self) if f.name not in ("resume", "settings")]
-            changed = [name for name in changed if getattr(self, name) != getattr(SearchCommand, name)]
-            for name in (*changed, *self.settings):
+            plain = vars(SearchCommand(resume=self.resume, settings=self.settings))
+            for name in [*(name for name, value in vars(self).items() if value != plain[name]), *self.settings]:
                 option = name.replace("_", "-")
                 raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")
         for option, text in (("--resume", self.resume), ("--out", self.out)):
@@ -134,12 +114,4 @@ class SearchCommand:
                 raise InputError(f"{option} needs the folder of a run, not an empty name")
             if text is not None:
                 return Path(text)
-        space, method = (name.rpartition(":")[2].lower() for name in (self.space, self.method))  # one's own: its class
-        stem = Path("runs") / f"{space}-{method}-seed{self.seed}"
-        taken = (stem.with_name(f"{stem.name}-{number}") for number in range(2, 10_000))
-        return next(folder for folder in (stem, *taken) if not folder.exists())
-
-    @staticmethod
-    def _report(result: SearchResult, folder: Path) -> None:
-        print(result)
-        print(f"run     {folder}  (draw it again: initio show {quote(str(folder))})")
+        return new_folder(self.space, self.method, self.seed)

@@ -7,13 +7,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from initio.errors import InputError
-from initio.files import read_text
-from initio.records import Architecture, from_json
-from initio.runs.folder import load
+from initio.cli.units import columns
+from initio.records import Architecture
+from initio.runs.folder import classes_of, find_architecture
 from initio.searches import SearchResult
 from initio.searches.restarts import stability
-from initio.spaces import NetworkSettings, get_space, parse
+from initio.spaces import NetworkSettings, get_space
 from initio.spaces.base import Cell
 
 
@@ -39,11 +38,12 @@ class ShowCommand:
         """Prints the drawing, then the notation."""
         from initio.report import draw_text, save_picture
 
-        shown = read_architecture(self.architecture)
+        shown, result = find_architecture(self.architecture)
         cells, facts = _describe(shown)
         if self.cost:
-            facts |= _cost(shown, classes_of(self.architecture))
-        facts |= _run_facts(self.architecture)
+            facts |= _cost(shown, classes_of(result))
+        if result is not None:
+            facts |= _run_facts(result)
         if self.out:
             save_picture(cells, Path(self.out))
             facts["picture"] = self.out
@@ -51,37 +51,7 @@ class ShowCommand:
             print(json.dumps(facts, indent=2))
             return
         print(draw_text(cells, width=shutil.get_terminal_size((100, 24)).columns))
-        print()
-        width = max(map(len, facts))
-        for name, value in facts.items():
-            print(f"{name:<{width}}  {value}")
-
-
-def read_architecture(text: str) -> Architecture:
-    """The architecture that the user names: notation, published cell, JSON file or run folder."""
-    path = Path(text)
-    if _is_folder(text):
-        return load(path).best
-    try:
-        is_file = path.is_file()
-    except (OSError, ValueError):  # too long for a path: a notation
-        is_file = False
-    if not is_file:
-        return parse(text)
-    content = read_text(path)
-    if '"search result"' in content:
-        return from_json(SearchResult, content, where=str(path)).best
-    try:
-        return parse(content)
-    except InputError as error:
-        raise InputError(f"{str(path)!r}: {error}") from None
-
-
-def _is_folder(text: str) -> bool:
-    try:
-        return bool(text) and Path(text).is_dir()
-    except (OSError, ValueError):
-        return False
+        print(f"\n{columns(facts)}")
 
 
 def _describe(shown: Architecture) -> tuple[tuple[Cell, ...], dict[str, object]]:
@@ -94,33 +64,16 @@ def _describe(shown: Architecture) -> tuple[tuple[Cell, ...], dict[str, object]]
     return space.cells(shown), facts
 
 
-def _run_facts(text: str) -> dict[str, object]:
-    """How a run came to its choice; nothing for anything else."""
-    if not _is_folder(text):
-        return {}
-    result = load(text)
+def _run_facts(result: SearchResult) -> dict[str, object]:
+    """How a run came to its choice, and with restarts how often each choice came out."""
     facts: dict[str, object] = {"method": result.method, "seed": result.seed}
     facts |= {"data": result.facts.data, "classes": result.facts.classes, **result.told()}
     del facts["chosen"]  # the notation
     facts["settings"] = ", ".join(f"{name} {value}" for name, value in result.settings.items())
-    return facts | _stability(result)
-
-
-def _stability(result: SearchResult) -> dict[str, object]:
-    """How often each choice of a run with restarts came out; nothing for another run."""
-    found = stability(result)
-    if found is None:
-        return {}
-    choices: dict[str, object] = {choice: f"{count} of {found.restarts}" for choice, count in found.agreeing}
-    return {"restarts": str(found)} | choices
-
-
-def classes_of(text: str) -> int:
-    """Of the data that a run searched on; 10 for anything else."""
-    known = None
-    if _is_folder(text):
-        known = load(text).facts.classes
-    return known or NetworkSettings.classes
+    if found := stability(result):
+        facts["restarts"] = str(found)
+        facts |= {choice: f"{count} of {found.restarts}" for choice, count in found.agreeing}
+    return facts
 
 
 def _cost(shown: Architecture, classes: int) -> dict[str, object]:

@@ -120,10 +120,7 @@ def _print_differences(a: Path, b: Path) -> int:
                 print(_difference(left, right))
     if count > SHOWN:
         print(f"... and {count - SHOWN:,} more")
-    if count:
-        print(f"{count:,} scores differ")
-    else:
-        print(f"the stores are equal: {scores:,} scores")
+    print(f"{count:,} scores differ" if count else f"the stores are equal: {scores:,} scores")
     return count
 
 
@@ -136,6 +133,4 @@ def _difference(left: Evaluation | None, right: Evaluation | None) -> str:
 
 
 def _shown(e: Evaluation | None) -> str:
-    if e is None:
-        return "absent"
-    return f"{e.value!r}" + f" ({e.flag})" * bool(e.flag)
+    return "absent" if e is None else f"{e.value!r}" + f" ({e.flag})" * bool(e.flag)

@@ -59,9 +59,7 @@ def byte_count(option: str, text: str | None) -> int | None:
 def _split(text: str) -> tuple[float, str]:
     """The number and its unit; the unit `?` if there is no number."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip(), flags=re.ASCII)
-    if match is None:
-        return 0.0, "?"
-    return float(match[1]), match[2]
+    return (float(match[1]), match[2]) if match else (0.0, "?")
 
 
 def duration(time: float) -> str:
@@ -141,6 +139,4 @@ def number(value: float | None, digits: int = 3) -> str:
     >>> number(0.12345), number(None)
     ('0.123', '-')
     """
-    if value is None:
-        return "-"
-    return f"{value:.{digits}f}"
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,31 +20,27 @@ KEYS = {  # the names that are looked for, in this order
 
 def read_npz(path: Path, split: str) -> Dataset:
     """A data set from an archive with `x_train`, `y_train`, `x_test`, `y_test`, or with `x`, `y` alone."""
-    names = set(array_names(path))
     parts: dict[str, LabelledArrays] = {}
-    for which, pairs in KEYS.items():
-        for pair in pairs:
-            if which not in parts and names.issuperset(pair):
-                x, y = read_arrays(path, pair).values()
-                parts[which] = labelled(x, y, f"{path} ({pair[0]}, {pair[1]})")
-    if "train" not in parts:
-        raise InputError(
-            f"{path} holds {_listed(names)}: it needs x_train and y_train (and x_test and y_test), "
-            f"or x and y, or images and labels"
-        )
-    return dataset(path.stem, split, parts, _class_names(path, names))
-
-
-def array_names(path: Path) -> tuple[str, ...]:
-    """The names of an archive's arrays."""
     with _archive(path) as archive:
-        return tuple(archive.files)
+        names = set(archive.files)
+        for which, pairs in KEYS.items():
+            for pair in pairs:
+                if which not in parts and names.issuperset(pair):
+                    x, y = (_array(archive, name, path) for name in pair)
+                    parts[which] = labelled(x, y, f"{path} ({pair[0]}, {pair[1]})")
+        if "train" not in parts:
+            raise InputError(
+                f"{path} holds {_listed(names)}: it needs x_train and y_train (and x_test and y_test), "
+                f"or x and y, or images and labels"
+            )
+        class_names = _class_names(archive, path) if "class_names" in names else ()
+    return dataset(path.stem, split, parts, class_names)
 
 
-def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """The arrays of these names in their order, or all; an archive with damage or Python objects is refused."""
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an archive; one with damage or Python objects is refused."""
     with _archive(path) as archive:
-        return {name: _array(archive, name, path) for name in (archive.files if names is None else names)}
+        return {name: _array(archive, name, path) for name in archive.files}
 
 
 @contextmanager
@@ -72,10 +68,8 @@ def _array(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> np.ndarray:
     return value
 
 
-def _class_names(path: Path, names: set[str]) -> tuple[str, ...]:
-    if "class_names" not in names:
-        return ()
-    found = read_arrays(path, ["class_names"])["class_names"]
+def _class_names(archive: np.lib.npyio.NpzFile, path: Path) -> tuple[str, ...]:
+    found = _array(archive, "class_names", path)
     if found.ndim != 1 or found.dtype.kind not in "US":
         raise InputError(f"class_names in {path} must be a list of texts, not {found.dtype} of shape {found.shape}")
     try:

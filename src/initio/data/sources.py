@@ -98,7 +98,11 @@ def _load(name: str, split: str) -> Data:
     if _is_own(name):
         return _own(name, split)
     path = _find(name)
-    return _read_folder(path, split) if path.is_dir() else _read_file(path, split)
+    if path.is_dir():
+        return _read_folder(path, split)
+    if path.suffix.lower() != ".npz":
+        raise InputError(f"{path} is not a kind of data file that Initio reads: give an .npz file or a folder")
+    return read_npz(path, split)
 
 
 def _noise(name: str) -> Noise:
@@ -129,12 +133,6 @@ def _own(name: str, split: str) -> Data:
     if not isinstance(data, Dataset | Noise):
         raise InputError(f"the data source {name!r} must give a Dataset or Noise, not a {type(data).__name__}")
     return data
-
-
-def _read_file(path: Path, split: str) -> Dataset:
-    if path.suffix.lower() != ".npz":
-        raise InputError(f"{path} is not a kind of data file that Initio reads: give an .npz file or a folder")
-    return read_npz(path, split)
 
 
 def _read_folder(folder: Path, split: str) -> Dataset:

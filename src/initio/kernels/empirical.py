@@ -19,6 +19,7 @@ divides a weight's share by its fan-in (Jacot: unit weights and 1/√fan_in in t
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,14 +58,14 @@ class Kernel:
         return Spectrum(self.gram, self.precision)
 
 
-def is_weight(name: str, parameter: Tensor) -> bool:
+def is_weight(parameter: Tensor) -> bool:
     """Whether a parameter is the weight of a convolution or linear layer, which is all that published codes count."""
     return parameter.ndim >= 2
 
 
 def chosen(parameters: dict[str, Tensor], which: Parameters) -> frozenset[str]:
     """The names that make up θ."""
-    return frozenset(n for n, p in parameters.items() if which == "all" or is_weight(n, p))
+    return frozenset(n for n, p in parameters.items() if which == "all" or is_weight(p))
 
 
 def share(shape: tuple[int, ...], parameterisation: Parameterisation) -> float:
@@ -88,13 +89,9 @@ def cotangents(f: Tensor, y: Tensor, reduction: Reduction) -> list[Tensor]:
 class _Accumulator:
     """Adds up K = Σ_layers G Gᵀ while a backward pass visits the layers."""
 
-    def __init__(
-        self, tape: Tape, theta: frozenset[str], parameterisation: Parameterisation, weights_only: bool, chunk: int
-    ) -> None:
-        m = len(tape.x)
-        self.K = torch.zeros(m, m, dtype=torch.float64)
-        self.tape, self.parameterisation, self.chunk = tape, parameterisation, chunk
-        self.theta = frozenset(n for n in theta if not weights_only or is_weight(n, tape.parameters[n]))
+    def __init__(self, tape: Tape, theta: frozenset[str], parameterisation: Parameterisation, chunk: int) -> None:
+        self.K = torch.zeros(len(tape.x), len(tape.x), dtype=torch.float64)
+        self.tape, self.theta, self.parameterisation, self.chunk = tape, theta, parameterisation, chunk
         self.waiting: dict[str, Tensor] = {}  # gradients of parameters that are used more than once
 
     def __call__(self, layer: Layer, x: Tensor, delta: Tensor, _xt: Tensor | None, _dt: Tensor | None) -> None:
@@ -135,48 +132,41 @@ class _Accumulator:
 
 
 def layerwise(
-    tape: Tape, cotangent: Tensor, *, batch_norm: BatchNorm = "frozen", theta: frozenset[str] | None = None,
-    parameterisation: Parameterisation = "standard", chunk: int = CHUNK_BYTES,
+    tape: Tape, cotangent: Tensor, batch_norm: BatchNorm, theta: frozenset[str], parameterisation: Parameterisation,
+    chunk: int,
 ) -> Tensor:  # fmt: skip
     """K from one backward pass: exact when samples are decoupled, the HNAS authors' reading when they are not.
 
     Parameters that the fast path does not know are added by one backward pass for each sample.
     """
-    if theta is None:
-        theta = frozenset(tape.parameters)
-    hooked = batch_norm == "hooked"
     mode: Statistics = "frozen"
-    if hooked:
-        mode = "coupled"
-    accumulator = _Accumulator(tape, theta, parameterisation, hooked, chunk)
-    slow = sorted(accumulator.theta)
-    K = torch.zeros(len(tape.x), len(tape.x), dtype=torch.float64)
+    if batch_norm == "hooked":
+        mode, theta = "coupled", frozenset(n for n in theta if is_weight(tape.parameters[n]))
+    accumulator, slow = _Accumulator(tape, theta, parameterisation, chunk), theta
     if tape.samples == "apart":
-        tape.visit(cotangent, accumulator, mode, accumulator.theta)
-        K = accumulator.finish()
-        slow = sorted(accumulator.theta & tape.notes.unknown)
+        tape.visit(cotangent, accumulator, mode, theta)
+        slow = theta & tape.notes.unknown
+    K = accumulator.finish()
     if slow:
-        K = K + one_by_one(tape, cotangent, mode, slow, parameterisation, chunk)
+        K = K + one_by_one(tape, cotangent, mode, sorted(slow), parameterisation, chunk)
     return K
 
 
 def one_by_one(
-    tape: Tape, cotangent: Tensor, batch_norm: Statistics, names: list[str],
-    parameterisation: Parameterisation = "standard", chunk: int = CHUNK_BYTES,
+    tape: Tape, cotangent: Tensor, batch_norm: Statistics, names: list[str], parameterisation: Parameterisation,
+    chunk: int,
 ) -> Tensor:  # fmt: skip
     """K from one backward pass of ⟨c_i, f_i⟩ for each sample; rows beyond the budget are computed again."""
     m = len(tape.x)
     size = sum(tape.parameters[n].numel() for n in names) * tape.f.element_size()
     rows = max(1, min(m, 8 * chunk // max(1, size)))
-    scales = {n: share(tuple(tape.parameters[n].shape), parameterisation) ** 0.5 for n in names}
 
     def jacobian(samples: range) -> Tensor:
         out = []
         for i in samples:
             only = torch.zeros_like(cotangent)
             only[i] = cotangent[i]
-            g = tape.gradient(only, names=names, batch_norm=batch_norm)
-            out.append(torch.cat([(g[n] * scales[n]).flatten() for n in names]))
+            out.append(_row(tape, only, batch_norm, names, parameterisation))
         return torch.stack(out)
 
     blocks = [range(start, min(m, start + rows)) for start in range(0, m, rows)]
@@ -184,22 +174,26 @@ def one_by_one(
     for a, block in enumerate(blocks):
         J = jacobian(block)
         for b in range(a, len(blocks)):
-            other = J
-            if b > a:
-                other = jacobian(blocks[b])
+            other = jacobian(blocks[b]) if b > a else J
             part = (J @ other.T).double()
             K[block.start : block.stop, blocks[b].start : blocks[b].stop] = part
             K[blocks[b].start : blocks[b].stop, block.start : block.stop] = part.T
     return K
 
 
+def _row(
+    tape: Tape, cotangent: Tensor, batch_norm: Statistics, names: list[str], parameterisation: Parameterisation
+) -> Tensor:
+    """The gradient of ⟨c, f⟩ as one vector, each parameter with the root of its share."""
+    g = tape.gradient(cotangent, names=names, batch_norm=batch_norm)
+    return torch.cat([(g[n] * share(tuple(g[n].shape), parameterisation) ** 0.5).flatten() for n in names])
+
+
 def gram(
-    tape: Tape, y: Tensor, *, reduction: Reduction = "label", batch_norm: BatchNorm = "frozen",
-    parameterisation: Parameterisation = "standard", theta: frozenset[str] | None = None, chunk: int = CHUNK_BYTES,
+    tape: Tape, y: Tensor, *, reduction: Reduction = "label", batch_norm: BatchNorm,
+    parameterisation: Parameterisation, theta: frozenset[str], chunk: int,
 ) -> Kernel:  # fmt: skip
     """The m x m kernel of a recorded network."""
-    if theta is None:
-        theta = frozenset(tape.parameters)
     coupled = batch_norm == "coupled" and tape.notes.batch_norms > 0
     m, note = len(tape.x), ""
     if not coupled:
@@ -212,9 +206,7 @@ def gram(
             if coupled:
                 K = K + one_by_one(tape, c, "coupled", sorted(theta), parameterisation, chunk)
             else:
-                K = K + layerwise(
-                    tape, c, batch_norm=batch_norm, theta=theta, parameterisation=parameterisation, chunk=chunk
-                )
+                K = K + layerwise(tape, c, batch_norm, theta, parameterisation, chunk)
     return Kernel(K.numpy(), float(torch.finfo(tape.f.dtype).eps), note)
 
 
@@ -235,8 +227,8 @@ def ntk(
 ) -> Kernel:  # fmt: skip
     """The kernel of a model on inputs x (with labels y for `label`); `full` gives all mn x mn entries.
 
-    Row i·n + k of the full kernel is class k of sample i. It is the label kernel of the batch repeated n times: the
-    repetition does not change the batch statistics, and frozen samples do not see each other.
+    Row i·n + k of the full kernel is class k of sample i. Two classes at a time, it is the label kernel of the batch
+    repeated: the repetition does not change the batch statistics, and frozen samples do not see each other.
 
     >>> model = nn.Linear(2, 3, bias=False)
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -262,20 +254,12 @@ def _full(
     model: nn.Module, x: Tensor, batch_norm: BatchNorm, parameterisation: Parameterisation, parameters: Parameters,
     dtype: torch.dtype, chunk: int,
 ) -> Kernel:  # fmt: skip
-    m = len(x)
-    n = record(model, x, dtype=dtype).f.shape[1]
+    tape = record(model, x, dtype=dtype)
+    if batch_norm == "coupled" and tape.notes.batch_norms:
+        return _full_coupled(tape, chosen(tape.parameters, parameters), parameterisation)
+    (m, n), note = tape.f.shape, ""
     K = torch.zeros(m, n, m, n, dtype=torch.float64)
-    note = ""
-    pairs = [(k, other) for k in range(n) for other in range(k, n)]
-    if batch_norm == "coupled":
-        tape = record(model, x, dtype=dtype)
-        if tape.notes.batch_norms:
-            return _full_coupled(tape, chosen(tape.parameters, parameters), parameterisation)
-        batch_norm = "frozen"
-    for k, other in pairs:  # two classes at a time: the memory of two batches
-        classes = [k] if n == 1 else [k, other]
-        if k == other and n > 1:
-            continue
+    for classes in itertools.combinations(range(n), min(2, n)):  # two at a time: the memory of two batches
         tape = record(model, x.repeat(len(classes), *(1,) * (x.ndim - 1)), dtype=dtype)
         labels = torch.tensor(classes).repeat_interleave(m)
         kernel = gram(
@@ -291,15 +275,10 @@ def _full(
 
 
 def _full_coupled(tape: Tape, theta: frozenset[str], parameterisation: Parameterisation) -> Kernel:
-    m, n = tape.f.shape
-    names = sorted(theta)
     rows = []
-    for i in range(m):
-        for k in range(n):
-            only = torch.zeros_like(tape.f)
-            only[i, k] = 1
-            g = tape.gradient(only, names=names)
-            scaled = [g[q] * share(tuple(g[q].shape), parameterisation) ** 0.5 for q in names]
-            rows.append(torch.cat([part.flatten() for part in scaled]))
+    for entry in range(tape.f.numel()):
+        only = torch.zeros_like(tape.f)
+        only.view(-1)[entry] = 1
+        rows.append(_row(tape, only, "coupled", sorted(theta), parameterisation))
     J = torch.stack(rows)
     return Kernel((J @ J.T).double().numpy(), float(torch.finfo(J.dtype).eps))

@@ -342,16 +342,17 @@ class Measurement:
     def doubt(self) -> str:
         """Reasons to doubt every value, or nothing."""
         reasons = []
-        if self.m > 1 and bool((self.x == self.x[:1]).all()):
-            reasons.append("all inputs are the same")
-        elif self.m > 1 and bool((self.f == self.f[:1]).all()):
-            reasons.append("the network's output does not depend on its input")
+        if self.m > 1 and bool((self.f == self.f[:1]).all()):
+            if bool((self.x == self.x[:1]).all()):
+                reasons.append("all inputs are the same")
+            else:
+                reasons.append("the network's output does not depend on its input")
         if self.random:
             reasons.append("the network draws random numbers, so that no two passes agree")
         notes = self.tape.notes
         if "NativeBatchNorm" in notes.hidden:
             reasons.append("a batch norm that cannot be seen was left as it is")
-        if any(bool((inv.square() * eps > 1 - FLAT).all()) for inv, eps in notes.scales):
+        if not reasons and any(float(inv.min()) ** 2 * eps > 1 - FLAT for inv, eps in notes.scales):
             reasons.append("a batch norm met values without variance, so that only its ε and rounding are left")
         return "; ".join(reasons)
 

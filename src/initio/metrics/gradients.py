@@ -30,7 +30,7 @@ def grad(at: Measurement) -> Value:
 
 def grad_norm(at: Measurement) -> Value:
     """Σ over layers of ‖g_layer‖₂, weights of convolutions and linear layers only."""
-    weights = {n: t for n, t in at.g.items() if is_weight(n, t)}
+    weights = {n: t for n, t in at.g.items() if is_weight(t)}
     total = sum(math.sqrt(at.dot({n: t}, {n: t})) for n, t in weights.items())
     return at.with_doubt(total, _no_gradient(at))
 
@@ -113,7 +113,7 @@ def fisher(at: Measurement) -> Value:
     for name, s in sums.items():
         weight = at.tape.parameters[name.split("#")[0]]
         total += fan_in(tuple(weight.shape)) * float((s.double() ** 2).sum()) / (2 * at.m)
-    outside = [n for n in at.tape.notes.unknown if is_weight(n, at.tape.parameters[n])]
+    outside = [n for n in at.tape.notes.unknown if is_weight(at.tape.parameters[n])]
     note = ""
     if outside:
         note = f"{len(outside)} weights are used outside of convolutions and linear layers, and do not count"
@@ -127,7 +127,7 @@ def _no_gradient(at: Measurement) -> str:
 
 
 def _zero(at: Measurement, total: float) -> str:
-    if total == 0:
+    if total == 0 and not at.doubt:
         return _no_gradient(at)
     return ""
 

@@ -48,7 +48,7 @@ def knas(at: Measurement) -> Value:
 
 def _notes(at: Measurement) -> tuple[str, ...]:
     zero = ""
-    if at.kernel.trace == 0:
+    if at.kernel.trace == 0 and not at.doubt:
         zero = ZERO
     return at.kernel.note, at.together, zero
 

@@ -20,7 +20,7 @@ def synflow(at: Measurement) -> Value:
         note = "the network draws random numbers, so that no two passes agree"
     if not math.isfinite(R):
         raise UndefinedValue("the summed output exceeds float64")
-    total = sum(float((parameters[n] * t).abs().sum()) for n, t in g.items() if is_weight(n, t))
+    total = sum(float((parameters[n] * t).abs().sum()) for n, t in g.items() if is_weight(t))
     if not math.isfinite(total):
         raise UndefinedValue("the sum exceeds float64")
     if total == 0:

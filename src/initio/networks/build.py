@@ -24,10 +24,7 @@ class GraphModule(nn.Module):
         super().__init__()
         made: dict[Op | Graph, nn.Module] = {}
         for step in graph.steps:
-            if step.op in made:
-                made[step.op] = copied(made[step.op])
-            else:
-                made[step.op] = _made(step.op, kit)
+            made[step.op] = copied(made[step.op]) if step.op in made else _made(step.op, kit)
             self.add_module(step.name, made[step.op])
         self._plan = tuple((step.name, step.inputs) for step in graph.steps)
         self._output, self._auxiliary = graph.output, graph.auxiliary  # step names are free for modules
@@ -48,9 +45,7 @@ class GraphModule(nn.Module):
 
 
 def _made(op: Op | Graph, kit: Kit) -> nn.Module:
-    if isinstance(op, Graph):
-        return GraphModule(op, kit)
-    return OPERATIONS[op.kind](op, kit)
+    return GraphModule(op, kit) if isinstance(op, Graph) else OPERATIONS[op.kind](op, kit)
 
 
 def copied(module: nn.Module) -> nn.Module:

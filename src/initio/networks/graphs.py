@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Literal
+from typing import Literal, get_args
 
 from initio.errors import InputError
 
@@ -210,12 +210,9 @@ class NetworkSettings:
         object.__setattr__(self, "shape", tuple(map(int, shape)))
         if not (isinstance(self.drop_path, int | float) and 0 <= self.drop_path < 1):
             raise InputError(f"drop_path must be in [0, 1), not {self.drop_path!r}")
-        for name, allowed in (
-            ("norm", ("affine", "plain", "none")),
-            ("init", ("lecun", "xavier", "he", "torch")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        for name, allowed in (("norm", Norm), ("init", Init)):
+            if getattr(self, name) not in get_args(allowed):
+                raise InputError(f"{name} must be one of {', '.join(get_args(allowed))}, not {getattr(self, name)!r}")
 
 
 def _is_whole(value: object) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initio.errors import InputError
 from initio.networks.graphs import NetworkSettings, Op
 
 
@@ -25,9 +24,8 @@ class Kit:
 
     def norm(self, channels: int) -> list[nn.Module]:
         """The normalisation behind a convolution: one batch norm, or nothing."""
-        if self.settings.norm == "none":
-            return []
-        return [nn.BatchNorm2d(channels, affine=self.settings.norm == "affine")]
+        norm = self.settings.norm
+        return [] if norm == "none" else [nn.BatchNorm2d(channels, affine=norm == "affine")]
 
 
 Operation = Callable[[Op, Kit], nn.Module]
@@ -136,24 +134,15 @@ class DropPath(nn.Module):
         return x * mask / keep
 
 
-def set_drop_path(model: nn.Module, probability: float) -> None:
-    """Sets every `DropPath` of a network that was built with `drop_path` > 0, as recipes do epoch by epoch."""
-    paths = [module for module in model.modules() if isinstance(module, DropPath)]
-    if not paths:
-        raise InputError("the network has no drop-path: build it with drop_path > 0")
-    for path in paths:
-        path.probability = probability
-
-
 class FactorizedReduce(nn.Module):
     """Halves the resolution with two 1x1 convolutions, one of them shifted by a pixel, so that no pixel is ignored."""
 
-    def __init__(self, c_in: int, c_out: int, norm: list[nn.Module]) -> None:
+    def __init__(self, op: Op, kit: Kit) -> None:
         super().__init__()
         self.relu = nn.ReLU()
-        self.even = conv2d(c_in, c_out // 2, 1, stride=2, bias=False)
-        self.odd = conv2d(c_in, c_out - c_out // 2, 1, stride=2, bias=False)
-        self.norm = nn.Sequential(*norm)
+        self.even = conv2d(op.c_in, op.c_out // 2, 1, stride=2, bias=False)
+        self.odd = conv2d(op.c_in, op.c_out - op.c_out // 2, 1, stride=2, bias=False)
+        self.norm = nn.Sequential(*kit.norm(op.c_out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(m, c_in, h, w) -> (m, c_out, ⌈h/2⌉, ⌈w/2⌉)."""
@@ -242,9 +231,7 @@ def conv_7x1_1x7(op: Op, kit: Kit) -> nn.Module:
 
 def skip_connect(op: Op, kit: Kit) -> nn.Module:
     """The identity; at stride 2 a factorised reduction."""
-    if op.stride == 1:
-        return nn.Identity()
-    return FactorizedReduce(op.c_in, op.c_out, kit.norm(op.c_out))
+    return nn.Identity() if op.stride == 1 else FactorizedReduce(op, kit)
 
 
 def stem_large_1(op: Op, kit: Kit) -> nn.Module:
@@ -303,7 +290,7 @@ OPERATIONS: dict[str, Operation] = {
     "conv_7x1_1x7": conv_7x1_1x7,
     "relu_conv_1x1": nor_conv(1),
     "relu_conv_3x3": nor_conv(3),
-    "factorized_reduce": lambda op, kit: FactorizedReduce(op.c_in, op.c_out, kit.norm(op.c_out)),
+    "factorized_reduce": FactorizedReduce,
     "stem_large_1": stem_large_1,
     "auxiliary_head": auxiliary_head,
     # stems and heads

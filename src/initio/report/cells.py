@@ -71,9 +71,7 @@ def drawn(cell: Cell) -> list[Edge]:
 def remark(cell: Cell) -> str:
     """The line below a cell that names what is not drawn."""
     hidden = [f"{cell.nodes[e.source]} → {cell.nodes[e.target]}" for e in cell.edges if e.label == ZERO]
-    if not hidden:
-        return ""
-    return f"{ZERO} (not drawn): {', '.join(hidden)}"
+    return f"{ZERO} (not drawn): {', '.join(hidden)}" if hidden else ""
 
 
 def live(cell: Cell) -> set[int]:

@@ -19,12 +19,8 @@ Order = list[list[int]]  # for each column, its items from top to bottom
 
 PIN = 1e9  # weight of what must not move
 UNORDERED = 40.0  # tension that it is worth to have two nodes of a column in their natural order
-STRENGTH = {  # of a link by whether its ends are nodes: long arrows straight first, labels near their targets
-    (False, False): 4.0,
-    (False, True): 2.0,
-    (True, False): 1.0,
-    (True, True): 2.0,
-}
+# Of a link, by whether its ends are nodes: long arrows straight first, labels near their targets.
+STRENGTH = {(False, False): 4.0, (False, True): 2.0, (True, False): 1.0, (True, True): 2.0}
 
 
 @dataclass(frozen=True)
@@ -221,9 +217,8 @@ def _cut(sizes: Sequence[Size], arrows: Sequence[Arrow], rank: Sequence[int]) ->
     used = sorted({2 * r for r in rank} | {place for place in label_place if place is not None})
     column_at = {place: column for column, place in enumerate(used)}
 
-    items = [
-        _Item(column_at[2 * r], widest[r], height, is_node=True) for r, (_, height) in zip(rank, sizes, strict=True)
-    ]
+    nodes = zip(rank, sizes, strict=True)
+    items = [_Item(column_at[2 * r], widest[r], height, is_node=True) for r, (_, height) in nodes]
     links: list[list[_Link]] = [[] for _ in used]
     labels: list[int | None] = [None] * len(arrows)
     for number, (arrow, place) in enumerate(zip(arrows, label_place, strict=True)):
@@ -272,13 +267,11 @@ def _spine(arrows: Sequence[Arrow], rank: Sequence[int]) -> frozenset[int]:
 # --- the order within columns: few crossings ----------------------------------------------------------------
 
 
-def _good_orders(columns: _Columns, tries: int = 24) -> Iterator[Order]:
+def _good_orders(columns: _Columns) -> Iterator[Order]:
     """The orders with the fewest crossings that were found from the given order and from random ones."""
     rng = Random(0)  # the picture of a cell is always the same
     found: dict[int, list[Order]] = {}
-    if len(columns.items) > 150:
-        tries = 3
-    for attempt in range(tries):
+    for attempt in range(24 if len(columns.items) <= 150 else 3):
         order: Order = [[] for _ in columns.links]
         for number, item in reversed(list(enumerate(columns.items))):  # stops above nodes
             order[item.column].append(number)
@@ -286,16 +279,12 @@ def _good_orders(columns: _Columns, tries: int = 24) -> Iterator[Order]:
             for column in order:
                 rng.shuffle(column)
         count = _uncross(columns, order)
-        if _is_upside_down(columns, order):
-            order = [column[::-1] for column in order]
+        mirrored = [column[::-1] for column in order]
+        if _inversions(columns, order) > _inversions(columns, mirrored):  # in the first column that tells
+            order = mirrored
         if order not in found.setdefault(count, []):
             found[count].append(order)
     yield from found[min(found)]
-
-
-def _is_upside_down(columns: _Columns, order: Order) -> bool:
-    """Whether its mirror image has more nodes in their natural order, in the first column that tells."""
-    return _inversions(columns, order) > _inversions(columns, [column[::-1] for column in order])
 
 
 def _inversions(columns: _Columns, order: Order) -> list[int]:
@@ -417,9 +406,7 @@ def _relax(placement: _Placement, spacing: Spacing, stiffness: float, sweeps: in
     y, order = placement.y, placement.order
     pulls: list[list[tuple[int, float, float]]] = [[] for _ in y]
     for spring in placement.springs:
-        link, strength = spring.link, spring.strength
-        if spring.is_inner:
-            strength *= stiffness
+        link, strength = spring.link, spring.strength * (stiffness if spring.is_inner else 1.0)
         pulls[link.tail].append((link.head, spring.enter - spring.leave, strength))
         pulls[link.head].append((link.tail, spring.leave - spring.enter, strength))
     totals = [sum(strength for _, _, strength in pull) or 1e-3 for pull in pulls]

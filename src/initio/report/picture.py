@@ -52,7 +52,12 @@ def save_picture(cells: Sequence[Cell], path: str | Path, title: str = "") -> No
         raise InputError(f"the folder {str(path.parent)!r} for the picture {path.name!r} does not exist")
     if not cells:
         raise InputError(f"there is no cell to draw into {path.name!r}")
-    _write(path, _render(cells, title, path.suffix.lower()[1:]))
+    content = _render(cells, title, path.suffix.lower()[1:])
+    try:
+        with whole_file(path) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"the picture {str(path)!r} cannot be written: {error.strerror}") from None
 
 
 def is_drawable(cells: Sequence[Cell]) -> bool:
@@ -63,14 +68,6 @@ def is_drawable(cells: Sequence[Cell]) -> bool:
 def svg_text(cells: Sequence[Cell], title: str = "") -> str:
     """The same figure as SVG text, for notebooks and web pages."""
     return _render(cells, title, "svg").decode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        with whole_file(path) as temporary:
-            temporary.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"the picture {str(path)!r} cannot be written: {error.strerror}") from None
 
 
 def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
@@ -120,9 +117,9 @@ def _figure(panels: list[_Panel], title: str) -> Figure:
     for panel in panels:
         corners.append((x, y))
         if aside:
-            x = x + panel.width + BETWEEN
+            x += panel.width + BETWEEN
         else:
-            y = y + panel.height + BETWEEN
+            y += panel.height + BETWEEN
     width = MARGIN + max([title_width + MARGIN, *(c[0] + p.width for c, p in zip(corners, panels, strict=True))])
     height = MARGIN + max(c[1] + p.height for c, p in zip(corners, panels, strict=True))
 
@@ -148,17 +145,11 @@ class _Panel:
         self.lines = _lines([part for part in remark(cell).split(", ") if part], max(self.layout.width, 200.0))
         if len(self.live) < len(cell.nodes):
             self.lines.append("dashed: on no path from input to output")
-        texts = [
-            _text_size(self.name, HEAD_SIZE, "bold")[0],
-            *(_text_size(x, REMARK_SIZE)[0] for x in self.lines),
-        ]
-        self.width = max(self.layout.width, *texts)
-        self.head, self.foot = 0.0, 0.0
-        if self.name:
-            self.head = 20.0
-        if self.lines:
-            self.foot = 6.0 + 11.0 * len(self.lines)
-        self.height = self.head + self.layout.height + self.foot
+        texts = (_text_size(line, REMARK_SIZE)[0] for line in self.lines)
+        self.width = max(self.layout.width, _text_size(name, HEAD_SIZE, "bold")[0], *texts)
+        self.head = 20.0 if name else 0.0
+        foot = 6.0 + 11.0 * len(self.lines) if self.lines else 0.0
+        self.height = self.head + self.layout.height + foot
 
     def draw(self, axes: Axes, corner: Point) -> None:
         """Adds the cell to the figure with its upper left corner at `corner`."""
@@ -171,9 +162,7 @@ class _Panel:
             _write_text(axes, x, line_y, line, REMARK_SIZE, anchor="left", colour=FAINT)
         for edge, route in zip(self.edges, self.layout.routes, strict=True):
             colour, faint = COLOURS[family(edge.label)], not {edge.source, edge.target} <= self.live
-            ink = colour
-            if faint:
-                ink = _mix(colour, "#ffffff", 0.45)
+            ink = _mix(colour, "#ffffff", 0.45) if faint else colour
             _draw_arrow(axes, [(x + px, y + py) for px, py in route.points], ink)
             if route.label:
                 _draw_box(axes, _moved(route.label, x, y), edge.label, LABEL_SIZE, colour, border=False, faint=faint)
@@ -218,9 +207,7 @@ def _box_size(name: str) -> Size:
 
 
 def _label_size(label: str) -> Size | None:
-    if not label:
-        return None
-    return _text_size(label, LABEL_SIZE)[0] + 10.0, 14.0
+    return (_text_size(label, LABEL_SIZE)[0] + 10.0, 14.0) if label else None
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -230,9 +217,7 @@ def _split(name: str) -> tuple[str, str]:
     (('c', 'k−2'), ('conv_3x3', ''))
     """
     match = re.fullmatch(r"(\w+)_\{([^{}]+)\}", name)
-    if not match:
-        return name, ""
-    return match[1], match[2].replace("-", "−")
+    return (match[1], match[2].replace("-", "−")) if match else (name, "")
 
 
 def _draw_box(
@@ -241,24 +226,14 @@ def _draw_box(
     from matplotlib.patches import FancyBboxPatch
 
     style: dict[str, Any] = {"edgecolor": colour, "linewidth": 0.9, "linestyle": "solid"}
-    ink = _mix(colour, INK, 0.75)
-    if colour == LINE:
-        ink = INK
+    ink = INK if colour == LINE else _mix(colour, INK, 0.75)
     if not border:
         style |= {"edgecolor": "none", "linewidth": 0.0}
     if faint:
         style["linestyle"], ink = (0, (3, 2)), FAINT
-    radius = min(5.0, box.height / 2)
-    patch = FancyBboxPatch(
-        (box.left, box.top),
-        box.width,
-        box.height,
-        boxstyle=f"round,pad=0,rounding_size={radius}",
-        facecolor=_mix(colour, "#ffffff", 0.10),
-        zorder=3,
-        **style,
-    )
-    axes.add_patch(patch)
+    style["boxstyle"] = f"round,pad=0,rounding_size={min(5.0, box.height / 2)}"
+    style["facecolor"] = _mix(colour, "#ffffff", 0.10)
+    axes.add_patch(FancyBboxPatch((box.left, box.top), box.width, box.height, zorder=3, **style))
     _write_name(axes, box.x, box.y, text, size, ink)
 
 
@@ -275,30 +250,11 @@ def _write_name(axes: Axes, x: float, y: float, name: str, size: float, colour: 
 
 
 def _write_text(
-    axes: Axes,
-    x: float,
-    y: float,
-    text: str,
-    size: float,
-    anchor: str = "center",
-    colour: str = INK,
-    weight: str = "normal",
-    style: str = "normal",
+    axes: Axes, x: float, y: float, text: str, size: float, anchor: str = "center", colour: str = INK, **style: Any
 ) -> None:
     """Text whose x-height is centred on y, without asking the font, so that every font sits alike."""
-    axes.text(
-        x,
-        y + 0.36 * size,
-        printable(text),
-        fontsize=size,
-        color=colour,
-        fontweight=weight,
-        fontstyle=style,
-        ha=anchor,
-        va="baseline",
-        parse_math=False,
-        zorder=4,
-    )
+    style |= {"fontsize": size, "color": colour, "ha": anchor, "va": "baseline", "zorder": 4}
+    axes.text(x, y + 0.36 * size, printable(text), parse_math=False, **style)
 
 
 def _draw_arrow(axes: Axes, points: Sequence[Point], colour: str) -> None:

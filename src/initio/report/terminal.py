@@ -141,9 +141,8 @@ class _Sketch:
     def check(self) -> _Sketch:
         """The same sketch, if it fits."""
         if self.size > self.width:
-            raise InputError(
-                f"a drawing of cell {self.cell.name!r} needs a width of {self.size} or more, not {self.width}"
-            )
+            name = self.cell.name
+            raise InputError(f"a drawing of cell {name!r} needs a width of {self.size} or more, not {self.width}")
         return self
 
     def _measure(self, name: int, label: int) -> int:
@@ -152,19 +151,14 @@ class _Sketch:
         self.box = name + 4 + (name % 2 == 0)  # odd, so that it has a middle
         on_lanes = max((len(_clip(e.label, label)) for e, _ in self.rows), default=0)
         on_spine = max((len(_clip(e.label, label)) for e in self.spine.values()), default=0)
-        self.lane_x = self.box + 2
-        if on_lanes:
-            self.lane_x = self.box + 5 + on_lanes
+        self.lane_x = self.box + 5 + on_lanes if on_lanes else self.box + 2
+        columns = [lane.column for lane in self.lanes.values()]
         if on_spine:
             self.lane_x = max(self.lane_x, self.box // 2 + 4 + on_spine)
-        n_columns = 1 + max((lane.column for lane in self.lanes.values()), default=-1)
-        right = self.box
-        if n_columns:
-            right = self.lane_x + self.step * (n_columns - 1) + 1
+        self.size = self.lane_x + self.step * max(columns) + 1 if columns else self.box
         if on_spine:
-            right = max(right, self.box // 2 + 2 + on_spine)
-        self.size = right
-        return right
+            self.size = max(self.size, self.box // 2 + 2 + on_spine)
+        return self.size
 
     def lines(self, colour: bool) -> tuple[int, list[str]]:
         """The width, and the lines padded to it: name, drawing, remark."""
@@ -196,11 +190,7 @@ class _Sketch:
         return max(1, sum(edge.target == node for edge, _ in self.rows) + (node in self.lanes))
 
     def _draw_spine(self, grid: _Grid, edge: Edge) -> None:
-        x, start, end = (
-            self.box // 2,
-            self.top[edge.source] + self._n_rows(edge.source) + 1,
-            self.top[edge.target],
-        )
+        x, start, end = self.box // 2, self.top[edge.source] + self._n_rows(edge.source) + 1, self.top[edge.target]
         grid.vertical(x, start, end)
         grid.write(x, end, "▼")
         if edge.label:
@@ -265,6 +255,4 @@ def _clip(text: str, length: int) -> str:
     'sep_con…'
     """
     text = printable(text)
-    if len(text) <= length:
-        return text
-    return text[: length - 1] + "…"
+    return text if len(text) <= length else text[: length - 1] + "…"

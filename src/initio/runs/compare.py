@@ -60,9 +60,7 @@ class BenchSetup:
     def draws(self) -> int:
         """How many draws the scores have; 0 without scores."""
         table = _table(self)
-        if table is None:
-            return 0
-        return table.draws
+        return 0 if table is None else table.draws
 
     def scores(self, seed: int) -> ScoreTable | None:
         """The scores that the run of this seed gets."""
@@ -70,22 +68,21 @@ class BenchSetup:
 
     def problem(self, seed: int, *, scored: bool = True) -> Problem:
         """What a search with this seed is told."""
-        benchmark, scores = self.open(), None
-        if scored:
-            scores = self.scores(seed)
-        validation = benchmark.validation
-        pool = validation.architectures or ()
+        validation = self.open().validation
         return Problem(
-            benchmark.space, budget=self.budget, pool=pool, scores=scores, epochs=validation.epochs, evaluate=validation
+            self.open().space,
+            budget=self.budget,
+            pool=validation.architectures or (),
+            scores=self.scores(seed) if scored else None,
+            epochs=validation.epochs,
+            evaluate=validation,
         )
 
     def _store(self) -> Path | None:
         if self.store is not None:
             return find_store(self.store)
         shipped = SHIPPED / f"{self.open().space.name}.db.xz"
-        if not shipped.is_file():
-            return None
-        return shipped
+        return shipped if shipped.is_file() else None
 
 
 @lru_cache(maxsize=4)
@@ -192,9 +189,11 @@ def run_all(
     wanted = [(name, seed) for name in searches for seed in seeds]
     missing = [pair for pair in wanted if pair not in done]
     setup.scores(0)  # bad input is refused before anything starts
+    if journal is not None:
+        journal.parent.mkdir(parents=True, exist_ok=True)
     for outcome in _run(setup, searches, missing, workers):
         if journal is not None:
-            _append(journal, outcome)
+            add_line(journal, json.dumps(encode(outcome)))
         done[outcome.search, outcome.seed] = outcome
         if on_outcome:
             on_outcome(outcome)
@@ -211,10 +210,6 @@ def _run(
 
     parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
     yield from parallel(delayed(run_one)(setup, name, searches[name], seed) for name, seed in pairs)
-
-
-def _append(journal: Path, outcome: Outcome) -> None:
-    add_line(journal, json.dumps(encode(outcome)))
 
 
 def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:
@@ -281,9 +276,7 @@ def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
 
 def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     """One value has no deviation."""
-    if len(values) == 1:
-        return float(values[0]), None
-    return float(np.mean(values)), float(np.std(values, ddof=1))
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def curves(outcomes: Sequence[Outcome]) -> Curves:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, TypeVar
@@ -30,7 +31,7 @@ from initio.records import Architecture, Scalar, decode, encode, from_json, load
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
-from initio.spaces import Space, get_space
+from initio.spaces import NetworkSettings, Space, get_space, parse
 
 R = TypeVar("R")
 
@@ -62,10 +63,8 @@ class RunPlan:
 
     def arguments(self) -> dict[str, Any]:
         """For the verb."""
-        given = {
-            name: value for name, value in vars(self).items() if name not in ("settings", "fingerprint", "versions")
-        }
-        return given | self.settings
+        unasked = ("settings", "fingerprint", "versions")
+        return {name: value for name, value in vars(self).items() if name not in unasked} | self.settings
 
 
 @dataclass(frozen=True)
@@ -83,47 +82,25 @@ class Clock:
     seconds: float
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """A folder that a search writes to, one step at a time."""
 
-    folder: Path
-
-    @property
-    def plan_path(self) -> Path:
-        """What was asked."""
-        return self.folder / "run.json"
-
-    @property
-    def steps_path(self) -> Path:
-        """What happened."""
-        return self.folder / "steps.jsonl"
-
-    @property
-    def latency_path(self) -> Path:
-        """What was timed."""
-        return self.folder / "latency.jsonl"
-
-    @property
-    def clock_path(self) -> Path:
-        """How long it took."""
-        return self.folder / "clock.jsonl"
-
-    @property
-    def result_path(self) -> Path:
-        """What was chosen."""
-        return self.folder / "result.json"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan_path = folder / "run.json"
+        self.steps_path = folder / "steps.jsonl"
+        self.latency_path = folder / "latency.jsonl"
+        self.clock_path = folder / "clock.jsonl"
+        self.result_path = folder / "result.json"
 
     @classmethod
     def start(cls, folder: Path, plan: RunPlan) -> RunFolder:
         """A new run; an existing one is never overwritten."""
-        run, text = cls(folder), to_json(plan, indent=2) + "\n"
+        run, text = cls(folder), to_json(plan, indent=2) + "\n"  # what is not JSON is refused before there is a folder
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{str(folder)!r} is a file: give another folder")
         if folder.exists() and any(folder.iterdir()):
-            go_on = ""
-            if run.plan_path.is_file():
-                go_on = f", or go on with it by --resume {quote(str(folder))}"
+            go_on = ", or resume the run that is in it" * run.plan_path.is_file()
             raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
         folder.mkdir(parents=True, exist_ok=True)
         write_text(run.plan_path, text)
@@ -171,9 +148,8 @@ class RunFolder:
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
-        return {
-            timed.architecture: timed.seconds for timed in _read_lines(self.latency_path, partial(decode, TimedNetwork))
-        }
+        timed = _read_lines(self.latency_path, partial(decode, TimedNetwork))
+        return {network.architecture: network.seconds for network in timed}
 
     def add_latency(self, arch: Architecture, seconds: float) -> None:
         """Adds a time; it is on disk when this returns."""
@@ -203,6 +179,41 @@ class RunFolder:
 def load(folder: str | Path) -> SearchResult:
     """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
     return RunFolder.open(Path(folder)).result()
+
+
+def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
+    """What a user names: a notation, a published cell, a file with one of these, or a run; and the result of a run."""
+    path = Path(text)
+    try:
+        is_folder, is_file = text != "" and path.is_dir(), path.is_file()
+    except (OSError, ValueError):  # too long for a path: a notation
+        is_folder = is_file = False
+    if not (is_folder or is_file):
+        return parse(text), None
+    if is_folder:
+        result = load(path)
+        return result.best, result
+    content = read_text(path)
+    if '"search result"' in content:
+        result = from_json(SearchResult, content, where=str(path))
+        return result.best, result
+    try:
+        return parse(content), None
+    except InputError as error:
+        raise InputError(f"{str(path)!r}: {error}") from None
+
+
+def classes_of(result: SearchResult | None) -> int:
+    """Of the data that a run searched on; the usual number where there is no run or it knows of none."""
+    return (result.facts.classes if result else None) or NetworkSettings.classes
+
+
+def new_folder(space: str, method: str, seed: int) -> Path:
+    """The folder below `runs` of a run for which none was named; a part of one's own is called by its class."""
+    names = (name.rpartition(":")[2].lower() for name in (space, method))
+    stem = Path("runs", "-".join([*names, f"seed{seed}"]))
+    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
+    return next(folder for folder in chain([stem], numbered) if not folder.exists())
 
 
 def _read_lines(path: Path, read: Callable[[Any], R]) -> list[R]:

@@ -90,16 +90,15 @@ def search(
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """
-    home = space
-    if isinstance(home, str):
-        home = get_space(home)
+    home = get_space(space) if isinstance(space, str) else space
     chosen = make_search(method, home, settings, restarts)
-    if limits is None or isinstance(limits, Mapping):
-        limits = make_limits(limits or {})
-    refuse_useless(chosen, queries=queries, epochs=epochs, pool=pool, labels=labels, limits=str(limits))
+    if not isinstance(limits, Limits):
+        limits = _make_limits(limits or {})
+    relabelled = None if labels == "true" else labels
+    _refuse_useless(chosen, queries=queries, epochs=epochs, pool=pool, labels=relabelled, **vars(limits))
     if chosen.needs_scores:
         most = home.count()
-        pool = first_given(pool, min(POOL, most))
+        pool = min(POOL, most) if pool is None else pool
         if pool < 0:
             raise InputError(f"the pool must not be negative, not {pool}")
         if pool > most:
@@ -108,17 +107,19 @@ def search(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
     )
     if chosen.trains:
-        queries, epochs = first_given(queries, QUERIES), first_given(epochs, EPOCHS)
+        queries = QUERIES if queries is None else queries
+        epochs = EPOCHS if epochs is None else epochs
         problem = replace(problem, budget=Budget(queries=queries))
     name, side = problem.known_data.name, None
     if isinstance(data, str):
         name, side = located(data), _side(data, pixels, home.sizes.scoring.pixels)
     network, fingerprint = problem.network, problem.batch(seed).fingerprint
+    own = chosen.search if isinstance(chosen, Restarts) else chosen
     plan = RunPlan(
-        home.name, label(method), name, seed, labels, batch_size, restarts, limits, _own_settings(chosen), queries,
+        home.name, _label(method), name, seed, labels, batch_size, restarts, limits, own.settings(), queries,
         epochs, pool, network.channels, network.cells, side, fingerprint, versions(),
     )  # fmt: skip
-    return _Work(chosen, problem, plan, on_step, on_progress).run(_path(folder), resume)
+    return _Work(chosen, problem, plan, on_step, on_progress).run(None if folder is None else Path(folder), resume)
 
 
 def resume_run(
@@ -173,10 +174,7 @@ class _Work:
                 run.add_latency(arch, watch.known[arch])
             watch.known.update(run.latencies())
             watch.on_new = run.add_latency
-            if self.search.resumes:
-                done = run.steps(self.search.step_types)
-            else:
-                done = run.restart()
+            done = run.steps(self.search.step_types) if self.search.resumes else run.restart()
 
             def hear(step: SearchStep) -> None:
                 run.append(step, time.perf_counter() - start)
@@ -251,7 +249,8 @@ def make_problem(
         data = load(data, pixels=_side(data, pixels, size.pixels))
     elif pixels is not None:
         raise InputError("pixels is an option for data by name: resize the data set itself")
-    width, depth = first_given(channels, size.channels), first_given(cells, size.cells)
+    width = size.channels if channels is None else channels
+    depth = size.cells if cells is None else cells
     network = NetworkSettings(width, depth, data.classes, data.shape)
     target = NetworkSettings(prune=False, classes=data.classes)
     return Problem(space, data, network, target, batch_size, labels, limits or Limits())
@@ -291,13 +290,7 @@ def _checked(kind: type[Search[Any]], settings: Mapping[str, Any]) -> dict[str, 
     return dict(settings)
 
 
-def _own_settings(search: Search[Any]) -> dict[str, Any]:
-    if isinstance(search, Restarts):
-        return search.search.settings()
-    return search.settings()
-
-
-def make_limits(given: Mapping[str, Any]) -> Limits:
+def _make_limits(given: Mapping[str, Any]) -> Limits:
     """Limits from a mapping."""
     known = [item.name for item in fields(Limits)]
     for name in given:
@@ -306,24 +299,23 @@ def make_limits(given: Mapping[str, Any]) -> Limits:
     return Limits(**given)
 
 
-def refuse_useless(search: Search[Any], **given: object) -> None:
-    """Refuses options that the method would not look at."""
-    trains, scored = ("queries", "epochs", "pool"), ("pool",)
-    useless: dict[str, str] = {}
-    if not search.trains:
-        useless |= dict.fromkeys(trains, "it trains nothing")
-    elif not search.needs_scores:
-        useless |= dict.fromkeys(scored, "it needs no scores")
-    if search.trains and given["labels"] != "true":
+def _refuse_useless(search: Search[Any], **given: object) -> None:
+    """Refuses options that the method would not look at; one that is None was not given."""
+    useless = {}
+    if search.trains:
         useless["labels"] = "it trains on the data's own"
+    else:
+        useless |= dict.fromkeys(("queries", "epochs", "pool"), "it trains nothing")
+    if search.trains and not search.needs_scores:
+        useless["pool"] = "it needs no scores"
     if not search.limited:
-        useless["limits"] = "it keeps none"
+        useless |= dict.fromkeys((item.name for item in fields(Limits)), "it keeps no limits")
     for name, why in useless.items():
-        if given[name] not in (None, ""):
+        if given[name] is not None:
             raise InputError(f"{name} is not an option of {search.name}: {why}")
 
 
-def label(method: Search[Any] | str) -> str:
+def _label(method: Search[Any] | str) -> str:
     """The name by which `find_search` finds the method again."""
     if isinstance(method, str):
         return method
@@ -331,13 +323,6 @@ def label(method: Search[Any] | str) -> str:
     if method.name in SEARCHES and find_search(method.name) is kind:
         return method.name
     return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def first_given(value: Any, default: Any) -> Any:
-    """The value unless it is None; 0 is a value, which is refused where it makes no sense."""
-    if value is None:
-        return default
-    return value
 
 
 def _side(data: str, pixels: int | None, default: int | None) -> int | None:
@@ -348,15 +333,7 @@ def _side(data: str, pixels: int | None, default: int | None) -> int | None:
         if pixels is not None:
             raise InputError(f"{data!r} says how large its images are: leave out pixels")
         return None
-    if pixels is None:
-        return default
-    return pixels
-
-
-def _path(folder: str | Path | None) -> Path | None:
-    if folder is None:
-        return None
-    return Path(folder)
+    return default if pixels is None else pixels
 
 
 def _same(planned: RunPlan, now: RunPlan) -> None:

@@ -185,6 +185,8 @@ def as_batch(batch: Batch | tuple[Any, Any] | Iterable[Any]) -> Batch:
 def _array(values: Tensor | np.ndarray) -> np.ndarray:
     if isinstance(values, Tensor):
         values = values.detach().cpu()
+        if values.dtype == torch.bfloat16:  # which numpy does not have
+            values = values.float()
     return np.asarray(values)
 
 

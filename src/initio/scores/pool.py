@@ -61,11 +61,6 @@ class ScoringJob:
                 f"the batch has {self.batch.classes} classes of inputs {self.batch.shape}"
             )
 
-    @property
-    def seeds(self) -> range:
-        """The seeds of the weights."""
-        return range(self.seed, self.seed + self.repeats)
-
     @cached_property
     def parts(self) -> tuple[ScoringPart, ...]:
         """The metrics in up to two parts: those that are measured, and costs, which need neither data nor a seed."""
@@ -78,8 +73,9 @@ class ScoringJob:
         how = settings(**size, **options, init=network.init, batch_size=len(self.batch))
         measured = tuple(metric for metric in chosen if not is_cost(metric))
         costs = tuple(metric for metric in chosen if is_cost(metric))
+        seeds = tuple(range(self.seed, self.seed + self.repeats))
         parts = (
-            ScoringPart(measured, self.batch.fingerprint, tuple(self.seeds), how),
+            ScoringPart(measured, self.batch.fingerprint, seeds, how),
             ScoringPart(costs, "", (0,), settings(**size)),
         )
         return tuple(part for part in parts if part.metrics)
@@ -102,19 +98,15 @@ class ScoringPart:
     @property
     def settings(self) -> Settings:
         """All that a value depends on beside architecture, data and seed; of a measured one, whose roundings it has."""
+        from initio.autodiff import fused
+
         if self.counted:
             return self.how
-        return settings(**dict(self.how), threads=1, arithmetic=arithmetic(dict(self.how)["dtype"]))
-
-
-def arithmetic(dtype: object) -> str:
-    """Whose roundings the values of a pool have; the compiled kernels know float32 alone."""
-    from initio.autodiff import fused
-
-    if dtype != "float32":
-        return "torch"
-    with one_thread():
-        return fused.arithmetic()
+        how, arithmetic = dict(self.how), "torch"
+        if how["dtype"] == "float32":  # all that the compiled kernels know
+            with one_thread():
+                arithmetic = fused.arithmetic()
+        return settings(**how, threads=1, arithmetic=arithmetic)
 
 
 @dataclass(frozen=True)

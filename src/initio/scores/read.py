@@ -119,7 +119,9 @@ def choose(
     if not mine:
         held = ", ".join(sorted({group.space for group in groups})) or "no scores"
         raise InputError(f"the store has no scores of {space}: it has {held}")
-    _check_where(mine, where)
+    names = sorted(set().union(*map(_facts, mine)))
+    if wrong := [name for name in where if name not in names]:
+        raise InputError(f"scores have no setting {wrong[0]!r}: {did_you_mean(wrong[0], names)}")
     fitting = [group for group in mine if _fits(group, where)]
     if not fitting:
         shown = ",".join(f"{name}={value}" for name, value in where.items())
@@ -156,13 +158,6 @@ def _facts(group: Group) -> dict[str, str]:
     if not group.counted:
         facts = UNRECORDED | facts
     return facts | {"source": group.source, "data": group.data}
-
-
-def _check_where(groups: Sequence[Group], where: Mapping[str, str]) -> None:
-    names = sorted(set().union(*(_facts(group) for group in groups)))
-    for name in where:
-        if name not in names:
-            raise InputError(f"scores have no setting {name!r}: {did_you_mean(name, names)}")
 
 
 def _fits(group: Group, where: Mapping[str, str]) -> bool:

@@ -49,8 +49,6 @@ class ScoreTable:
     ScoreTable of 3 architectures of nb201, 1 metric (trace), 1 draw
     >>> table["trace"].tolist()
     [1.0, 5.0, nan]
-    >>> table.ranks("trace").tolist()
-    [2.0, 3.0, 1.0]
     >>> table.reason(archs[2], "trace")
     'it was not scored'
     """
@@ -190,14 +188,6 @@ class ScoreTable:
             origins[name] = replace(self.origin(name), draws=self.origin(name).draws[place : place + 1])
         return ScoreTable.of(self.architectures, columns, flags, origins)
 
-    def mean(self) -> ScoreTable:
-        """The mean over draws, as a table of one draw; `reason` still says why a value is missing."""
-        flags = {
-            name: {(0, row): self.reason(self.architectures[row], name) for _, row in self.missing(name)}
-            for name in self.columns
-        }
-        return ScoreTable.of(self.architectures, {name: self[name] for name in self.columns}, flags, self.origins)
-
     def subset(self, rows: Sequence[int] | np.ndarray) -> ScoreTable:
         """Only these rows, in this order."""
         index = np.array(rows, dtype=np.intp)
@@ -229,17 +219,7 @@ class ScoreTable:
             by_row.setdefault(row, []).append((draw, flag))
         return {(draw, new): flag for new, old in enumerate(rows.tolist()) for draw, flag in by_row.get(old, ())}
 
-    # --- ranks, frames, notebooks -----------------------------------------------------
-
-    def ranks(self, metric: str, *, higher_is_better: bool = True) -> np.ndarray:
-        """Ranks from 1, the best last, ties averaged; what has no value comes before everything else."""
-        from scipy.stats import rankdata
-
-        values = self[metric]
-        if not higher_is_better:
-            values = -values
-        ranks: np.ndarray = rankdata(np.where(np.isnan(values), -np.inf, values))
-        return ranks
+    # --- frames, notebooks -----------------------------------------------------
 
     def to_frame(self) -> Any:
         """A pandas `DataFrame`: a column a metric, a row for each architecture and, if there are several, each draw."""

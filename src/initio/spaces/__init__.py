@@ -61,14 +61,6 @@ def get_space(name: str) -> Space:
     return replace(found, name=f"{name}-{found.digest}")
 
 
-def graph_space(name: str) -> GraphSpace:
-    """The space of this name, which must describe its networks as graphs, as all of Initio's own do."""
-    found = get_space(name)
-    if not isinstance(found, GraphSpace):
-        raise InputError(f"{name} has a builder of its own: this needs a space whose networks are graphs")
-    return found
-
-
 def parse(text: str) -> Architecture:
     """An architecture in any known notation.
 
@@ -101,9 +93,7 @@ def parse(text: str) -> Architecture:
                 error = error or why
     if error:
         raise error
-    shown = text
-    if len(text) > 60:
-        shown = text[:57] + "..."
+    shown = text if len(text) <= 60 else text[:57] + "..."
     raise InputError(
         f"{shown!r} is not an architecture: give an nb201 string, Genotype(...), ModelSpec(...), mlp:..., "
         f"or a published cell ({', '.join(ZOO)})"
@@ -169,7 +159,6 @@ __all__ = [
     "Space",
     "build",
     "get_space",
-    "graph_space",
     "mlp_space",
     "parse",
     "space",

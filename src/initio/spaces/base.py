@@ -13,7 +13,7 @@ from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
-from initio.errors import InputError
+from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import Graph, NetworkSettings
 from initio.records import Architecture
 from initio.report.cells import Cell as Cell  # what `cells` gives, for the spaces
@@ -35,9 +35,7 @@ def rounded(count: int) -> str:
     >>> rounded(423624), rounded(10**18), rounded(5**999)
     ('423,624', '1.0e18', '1.9e698')
     """
-    if count < 10_000_000:
-        return f"{count:,}"
-    return f"{Decimal(count):.1e}".replace("e+", "e")
+    return f"{count:,}" if count < 10_000_000 else f"{Decimal(count):.1e}".replace("e+", "e")
 
 
 @dataclass(frozen=True)
@@ -177,6 +175,13 @@ class Space(ABC):
         if reason := self.why_invalid(arch.choices):
             raise InputError(f"the architecture {reason}")
         return arch
+
+    def option(self, decision: Decision, word: str) -> int:
+        """The number of the option that is written so, or an `InputError` that says what there is."""
+        if word not in decision.options:
+            hint = did_you_mean(word, list(decision.options))
+            raise InputError(f"{decision.name} of {self.name} cannot be {word[:40]!r}: {hint}")
+        return decision.options.index(word)
 
     def contains(self, arch: Architecture) -> bool:
         """Whether `check` passes."""

@@ -38,27 +38,20 @@ class CustomSpace(Space):
         for part in rest.split(","):
             key, equals, value = part.partition("=")
             if not equals or key in given:
-                raise InputError(f"{part!r} must be one choice as in '{self._example()}'")
+                example = ",".join(f"{d.name}={d.options[0]}" for d in self.decisions)
+                raise InputError(f"{part!r} must be one choice as in '{example}'")
             given[key] = value
         names = [decision.name for decision in self.decisions]
         if unknown := [key for key in given if key not in names]:
             raise InputError(f"{self.name} has no choice {unknown[0]!r}: {did_you_mean(unknown[0], names)}")
         if missing := [key for key in names if key not in given]:
             raise InputError(f"{self.name} needs the choice {missing[0]!r} as well")
-        for decision in self.decisions:
-            if given[decision.name] not in decision.options:
-                wrong = given[decision.name]
-                right = did_you_mean(wrong, list(decision.options))
-                raise InputError(f"{decision.name} of {self.name} cannot be {wrong!r}: {right}")
-        return self.architecture(*(d.options.index(given[d.name]) for d in self.decisions))
+        return self.architecture(*(self.option(decision, given[decision.name]) for decision in self.decisions))
 
     def format(self, arch: Architecture) -> str:
         """`name:choice=option,choice=option`."""
         pairs = zip(self.decisions, self.check(arch).choices, strict=True)
         return f"{self.name}:" + ",".join(f"{d.name}={d.options[choice]}" for d, choice in pairs)
-
-    def _example(self) -> str:
-        return ",".join(f"{d.name}={d.options[0]}" for d in self.decisions)
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """The choices in a row, since nothing is known of the structure."""
@@ -134,10 +127,7 @@ def space_of_modules(name: str, modules: Mapping[str, Callable[[], nn.Module]]) 
 
 
 def _custom(
-    name: str,
-    builder: Callable[..., nn.Module],
-    decisions: tuple[Decision, ...],
-    values: tuple[tuple[Any, ...], ...],
+    name: str, builder: Callable[..., nn.Module], decisions: tuple[Decision, ...], values: tuple[tuple[Any, ...], ...]
 ) -> CustomSpace:
     if not name or RESERVED & set(name):
         raise InputError(f"the name of a space must be a word without ':', ',' and '=', not {name!r}")

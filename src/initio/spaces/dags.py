@@ -26,31 +26,6 @@ PAIRS = tuple((i, j) for j in range(MAX_VERTICES) for i in range(j))  # the orde
 NO_PATH = "has no path from its input to its output"
 
 
-def from_bits(n_vertices: int, adj_bits: int, ops: Sequence[int]) -> tuple[Matrix, Ops]:
-    """The cell packed in a row of a table: bit k is the k-th pair (i, j) for j in 0..n-1 for i in 0..j-1.
-
-    Operations beyond the vertices (the table pads with -1) are ignored.
-
-    >>> from_bits(3, 0b101, [2, -1, -1, -1, -1])
-    (((0, 1, 0), (0, 0, 1), (0, 0, 0)), (2,))
-    """
-    parents = unpacked(int(adj_bits), int(n_vertices))
-    return matrix_of(parents), tuple(int(op) for op in ops[: n_vertices - 2])
-
-
-def graph_hash(matrix: Sequence[Sequence[int]], ops: Sequence[int]) -> str:
-    """The benchmark's MD5 hash of the pruned cell: equal for isomorphic cells, different for all others.
-
-    Vertex v starts with h_v = md5(str((out-degree, in-degree, label))), labels being -1 for the input, -2
-    for the output and the operation's number in `OPS`. Then, as often as there are vertices, all at once,
-    h_v <- md5(sorted h of its parents | sorted h of its children | h_v); the result is md5(str(sorted h)).
-
-    >>> graph_hash([[0, 1], [0, 0]], [])
-    '043721b9c7fe8c5fad811d47d83132ec'
-    """
-    return hashed(*cut(parents_of(matrix), tuple(int(op) for op in ops)))
-
-
 @cache
 def valid_words() -> np.ndarray:
     """All words of 21 edge bits that are cells, ascending: bit k of a word is the k-th of `PAIRS`."""
@@ -97,9 +72,7 @@ def on_paths(parents: Parents) -> int:
     for v in reversed(range(1, len(parents))):
         if live >> v & 1:
             live |= parents[v] & ahead
-    if not live & 1:
-        return 0
-    return live
+    return live if live & 1 else 0
 
 
 def cut(parents: Parents, ops: Ops) -> tuple[Parents, Ops]:
@@ -112,8 +85,16 @@ def cut(parents: Parents, ops: Ops) -> tuple[Parents, Ops]:
     return tuple(columns), tuple(ops[v - 1] for v in kept[1:-1])
 
 
-def hashed(parents: Parents, ops: Ops) -> str:
-    """See `graph_hash`."""
+def graph_hash(parents: Parents, ops: Ops) -> str:
+    """The benchmark's MD5 hash of a pruned cell: equal for isomorphic cells, different for all others.
+
+    Vertex v starts with h_v = md5(str((out-degree, in-degree, label))), labels being -1 for the input, -2
+    for the output and the operation's number in `OPS`. Then, as often as there are vertices, all at once,
+    h_v <- md5(sorted h of its parents | sorted h of its children | h_v); the result is md5(str(sorted h)).
+
+    >>> graph_hash((0, 1), ())
+    '043721b9c7fe8c5fad811d47d83132ec'
+    """
     n = len(parents)
     above = [[w for w in range(n) if parents[v] >> w & 1] for v in range(n)]
     below = [[w for w in range(n) if parents[w] >> v & 1] for v in range(n)]
@@ -166,9 +147,7 @@ def _renamed(mask: int, order: Order) -> int:
         if mask >> v & 1:
             column |= 1 << place
             mask ^= 1 << v
-    if mask:
-        return 1 << MAX_VERTICES
-    return column
+    return 1 << MAX_VERTICES if mask else column
 
 
 _smallest_cached = lru_cache(maxsize=1 << 14)(_smallest)

@@ -11,7 +11,7 @@ from initio.networks.graphs import CONCAT as CONCATENATE
 from initio.networks.graphs import IDENTITY, SUM, Graph, Mixed, NetworkSettings, Op
 from initio.records import Architecture
 from initio.spaces.base import Decision
-from initio.spaces.genotype import Genotype, GenotypeSpace, begin_cell, edge_op, pairs_of, stack
+from initio.spaces.genotype import Genotype, GenotypeSpace, Pairs, begin_cell, edge_op, pairs_of, stack
 
 OPS = (
     "max_pool_3x3",
@@ -60,15 +60,7 @@ class DartsSpace(GenotypeSpace):
 
     def genotype(self, arch: Architecture) -> Genotype:
         """The architecture in the notation of DARTS; each node's smaller source comes first."""
-        self.check(arch)
-        normal, reduce = (
-            tuple(
-                pair
-                for node in range(NODES)
-                for pair in _node_pairs(node, arch.choices[start + 3 * node : start + 3 * node + 3])
-            )
-            for start in (0, PER_CELL)
-        )
+        normal, reduce = (tuple(itertools.chain(*_nodes(half))) for half in _halves(self.check(arch)))
         return Genotype(normal, CONCAT, reduce, CONCAT)
 
     def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
@@ -81,9 +73,8 @@ class DartsSpace(GenotypeSpace):
         The output concatenates the nodes, so another order permutes its channels; the convolutions that read them are
         i.i.d. over channels at initialisation.
         """
-        self.check(arch)
-        halves = (arch.choices[:PER_CELL], arch.choices[PER_CELL:])
-        return Architecture(self.name, tuple(choice for half in halves for choice in _smallest(half)))
+        normal, reduce = map(_smallest, _halves(self.check(arch)))
+        return Architecture(self.name, normal + reduce)
 
     @property
     def relaxation(self) -> tuple[Decision, ...]:
@@ -92,12 +83,12 @@ class DartsSpace(GenotypeSpace):
 
     def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
         """The edges that are there, with their operations; the other categoricals are absent."""
-        used = []
         genotype = self.genotype(arch)
-        for start, pairs in ((0, genotype.normal), (len(EDGES), genotype.reduce)):
-            for place, (op, source) in enumerate(pairs):
-                used.append((start + EDGES.index((source, place // 2)), OPS.index(op)))
-        return tuple(used)
+        return tuple(
+            (start + EDGES.index((source, place // 2)), OPS.index(op))
+            for start, pairs in ((0, genotype.normal), (len(EDGES), genotype.reduce))
+            for place, (op, source) in enumerate(pairs)
+        )
 
     def decode(self, weights: Sequence[Sequence[float]]) -> Architecture:
         """For each node the two edges whose best operation weighs most, with that operation; ties go to the first."""
@@ -186,15 +177,20 @@ def _cell_by_node(widths: tuple[int, int], c: int, reduction: bool, reduced: boo
     return cell.graph(cell("concat", Op(CONCATENATE), *values[2:]))
 
 
-def _node_pairs(node: int, choice: tuple[int, ...]) -> tuple[tuple[str, int], tuple[str, int]]:
-    a, b = SOURCES[node][choice[0]]
-    return (OPS[choice[1]], a), (OPS[choice[2]], b)
+def _halves(arch: Architecture) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The choices of the normal and of the reduction cell."""
+    return arch.choices[:PER_CELL], arch.choices[PER_CELL:]
+
+
+def _nodes(half: tuple[int, ...]) -> list[Pairs]:
+    """The two pairs of each node."""
+    pairs = (SOURCES[node][choice] for node, choice in enumerate(half[::3]))
+    return [((OPS[i], a), (OPS[j], b)) for (a, b), i, j in zip(pairs, half[1::3], half[2::3], strict=True)]
 
 
 def _smallest(half: tuple[int, ...]) -> tuple[int, ...]:
     """The least choices among the orders of nodes in which every source still comes first."""
-    nodes = [_node_pairs(node, half[3 * node : 3 * node + 3]) for node in range(NODES)]
-    found = []
+    nodes, found = _nodes(half), []
     for order in itertools.permutations(range(NODES)):
         place = {0: 0, 1: 1} | {node + 2: new + 2 for new, node in enumerate(order)}
         moved = [sorted((place[source], OPS.index(op)) for op, source in nodes[node]) for node in order]

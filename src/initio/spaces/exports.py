@@ -10,7 +10,7 @@ from initio.errors import InputError, did_you_mean
 from initio.files import whole_file
 from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture, to_json
-from initio.spaces import get_space, graph_space, parse
+from initio.spaces import GraphSpace, get_space, parse
 
 
 def export(
@@ -73,22 +73,18 @@ def python_source(arch: Architecture, settings: NetworkSettings) -> str:
     """
     from initio.networks.export.python import python_source as written
 
-    space = graph_space(arch.space)
+    space = get_space(arch.space)
+    if not isinstance(space, GraphSpace):
+        raise InputError(
+            f"{space.name} has a builder of its own: the format python needs a space whose networks are graphs"
+        )
     title = f"An architecture of {arch.space} as a PyTorch network:"
     return written(lambda size: space.network(arch, size), settings, title, space.format(arch))
 
 
-def _notation(arch: Architecture, settings: NetworkSettings) -> str:
-    return f"{get_space(arch.space).format(arch)}\n"
-
-
-def _json(arch: Architecture, settings: NetworkSettings) -> str:
-    return f"{to_json(arch)}\n"
-
-
 TEXTS: dict[str, Callable[[Architecture, NetworkSettings], str]] = {
-    "genotype": _notation,
-    "json": _json,
+    "genotype": lambda arch, _: f"{get_space(arch.space).format(arch)}\n",
+    "json": lambda arch, _: f"{to_json(arch)}\n",
     "python": python_source,
 }
 WITH_WEIGHTS = ("onnx", "torchscript")

@@ -79,16 +79,7 @@ class Genotype:
         """The pairs and the concatenation of the normal cell, then of the reduction cell."""
         return (self.normal, self.normal_concat), (self.reduce, self.reduce_concat)
 
-    def cells(self) -> tuple[Cell, ...]:
-        """The normal and the reduction cell as people draw them."""
-        return tuple(_drawn(name, *half) for name, half in zip(("normal", "reduction"), self.halves, strict=True))
-
-    def network(self, settings: NetworkSettings, channels: int, cells: int) -> Graph:
-        """See `stack`."""
-        nodes = (len(self.normal_concat), len(self.reduce_concat))
-        return stack(self._cell_graph, settings, channels, cells, nodes)
-
-    def _cell_graph(
+    def cell_graph(
         self, widths: tuple[int, int], c: int, reduction: bool, reduced: bool, settings: NetworkSettings
     ) -> Graph:
         """One cell; `reduced` says that the cell before it halved the resolution."""
@@ -137,7 +128,8 @@ class GenotypeSpace(GraphSpace):
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """The normal and the reduction cell."""
-        return self.genotype(arch).cells()
+        halves = zip(("normal", "reduction"), self.genotype(arch).halves, strict=True)
+        return tuple(_drawn(name, *half) for name, half in halves)
 
     def resolve(self, settings: NetworkSettings) -> NetworkSettings:
         """20 cells at 36 channels; for images of 96 pixels and more 14 at 46, the ImageNet size of the NASI paper."""
@@ -146,8 +138,10 @@ class GenotypeSpace(GraphSpace):
         return super().resolve(settings)
 
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
-        """See `Genotype.network`."""
-        return self.genotype(arch).network(settings, *self.size(settings))
+        """See `stack`."""
+        genotype = self.genotype(arch)
+        nodes = (len(genotype.normal_concat), len(genotype.reduce_concat))
+        return stack(genotype.cell_graph, settings, *self.size(settings), nodes)
 
 
 def pairs_of(pairs: Pairs, node: int) -> Pairs:
@@ -170,9 +164,7 @@ def edge_op(kind: str, c: int, *, halves: bool) -> Op:
 def begin_cell(widths: tuple[int, int], c: int, reduced: bool) -> tuple[Builder, list[int]]:
     """A cell with its two inputs brought to c channels and one resolution."""
     cell = Builder(2)
-    first = Op("relu_conv_1x1", widths[0], c)
-    if reduced:
-        first = Op("factorized_reduce", widths[0], c, 2)
+    first = Op("factorized_reduce", widths[0], c, 2) if reduced else Op("relu_conv_1x1", widths[0], c)
     return cell, [cell("input_0", first, 0), cell("input_1", Op("relu_conv_1x1", widths[1], c), 1)]
 
 
@@ -233,9 +225,9 @@ def _keywords(text: str) -> dict[str, object]:
         raise InputError(f"a genotype has at most {MAX_TEXT} characters, not {len(text)}")
     example = "Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=[2, ...], reduce=[...], reduce_concat=[...])"
     try:
-        call = ast.parse(text.strip(), mode="eval").body
+        call: ast.expr | None = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"a genotype is written {example}") from None
+        call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "Genotype" or call.args:
         raise InputError(f"a genotype is written {example}")
     return {keyword.arg or "**": _literal(keyword.arg or "**", keyword.value) for keyword in call.keywords}

@@ -78,9 +78,8 @@ class MlpSpace(GraphSpace):
         width, size = self.size(settings)[0], math.prod(settings.shape)
         net = Builder()
         x = net("flatten", Op("flatten", size, size), 0)
-        for layer, (name, alpha) in enumerate(
-            zip(self.activations(arch), (0, *self.skips(arch)), strict=True), start=1
-        ):
+        layers = zip(self.activations(arch), (0, *self.skips(arch)), strict=True)
+        for layer, (name, alpha) in enumerate(layers, start=1):
             z = net(f"layer_{layer}", Op("linear_nobias", size, width), x)
             f = net(f"activation_{layer}", Op(KINDS.get(name, name), width, width), z)
             if alpha:
@@ -109,23 +108,15 @@ def read(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not match:
         raise InputError(f"an mlp must look like {EXAMPLE!r}, not {text!r}")
     names = [name.strip() for name in match[1].split(",")]
-    activations = tuple(_activation(name, number) for number, name in enumerate(names, start=1))
-    places = range(1, len(activations))
-    skips, numbers = set[int](), list[str]()
-    if match[2] and match[2].strip() not in ("", "none"):
-        numbers = match[2].split(",")
-    for number in numbers:
-        if not re.fullmatch(r"\s*[0-9]{1,6}\s*", number) or int(number) not in places:
-            raise InputError(f"skip {number.strip()!r} of the mlp must be a number from 1 to {len(places)}")
-        if int(number) in skips:
-            raise InputError(f"skip {int(number)} of the mlp is given twice")
-        skips.add(int(number))
-    return activations, tuple(int(place in skips) for place in places)
-
-
-def _activation(name: str, number: int) -> int:
-    if name not in ACTIVATIONS:
-        raise InputError(
-            f"activation {number} of the mlp is unknown, {name!r}: {did_you_mean(name, list(ACTIVATIONS))}"
-        )
-    return ACTIVATIONS.index(name)
+    for number, name in enumerate(names, start=1):
+        if name not in ACTIVATIONS:
+            hint = did_you_mean(name, list(ACTIVATIONS))
+            raise InputError(f"activation {number} of the mlp is unknown, {name!r}: {hint}")
+    places, skips, listed = range(1, len(names)), set[int](), (match[2] or "").strip()
+    for place in [] if listed in ("", "none") else listed.split(","):
+        if not re.fullmatch(r"\s*[0-9]{1,6}\s*", place) or int(place) not in places:
+            raise InputError(f"skip {place.strip()!r} of the mlp must be a number from 1 to {len(places)}")
+        if int(place) in skips:
+            raise InputError(f"skip {int(place)} of the mlp is given twice")
+        skips.add(int(place))
+    return tuple(map(ACTIVATIONS.index, names)), tuple(int(place in skips) for place in places)

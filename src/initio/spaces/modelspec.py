@@ -119,9 +119,7 @@ def _constant(node: ast.expr) -> Any:
     """The number or string that is written there, or None."""
     if isinstance(node, ast.Name):
         return CONSTANTS.get(node.id)
-    if isinstance(node, ast.Constant):
-        return node.value
-    return None
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _source(node: ast.expr) -> str:
@@ -133,6 +131,4 @@ def _source(node: ast.expr) -> str:
 
 
 def _shown(text: str) -> str:
-    if len(text) > 60:
-        return text[:57] + "..."
-    return text
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -83,7 +83,7 @@ class NB101Space(GraphSpace):
 
     def graph_hash(self, arch: Architecture) -> str:
         """The benchmark's hash of the architecture."""
-        return dags.hashed(*self._pruned(arch))
+        return dags.graph_hash(*self._pruned(arch))
 
     def canonical(self, arch: Architecture) -> Architecture:
         """Pruned, with the vertices renamed to the smallest matrix and then the smallest operations.
@@ -190,9 +190,7 @@ def cell_graph(matrix: Matrix, ops: Ops, c_in: int, c_out: int) -> Graph:
         return cell(f"edge_{w}_{v}", Op("truncate", width[w], width[v]), value[w])
 
     def merged(name: str, kind: str, c: int, values: list[int]) -> int:
-        if len(values) == 1:
-            return values[0]
-        return cell(name, Op(kind, c, c), *values)
+        return values[0] if len(values) == 1 else cell(name, Op(kind, c, c), *values)
 
     for v in range(1, out):
         entering = [truncated(w, v) for w in range(1, v) if matrix[w][v]]
@@ -202,9 +200,7 @@ def cell_graph(matrix: Matrix, ops: Ops, c_in: int, c_out: int) -> Graph:
         value[v] = cell(f"vertex_{v}", Op(OPS[ops[v - 1]], width[v], width[v]), total)
 
     leaving = [value[v] for v in range(1, out) if matrix[v][out]]
-    last = []
-    if leaving:
-        last.append(merged("concat", CONCAT, c_out, leaving))
+    last = [merged("concat", CONCAT, c_out, leaving)] if leaving else []
     if matrix[0][out]:
         last.append(projection(out))
     return cell.graph(merged("output", SUM, c_out, last))
@@ -235,9 +231,7 @@ def vertex_channels(matrix: Sequence[Sequence[int]], c_in: int, c_out: int) -> t
 
 
 def _choice_parents(choices: tuple[int, ...]) -> Parents:
-    word = 0
-    for k in range(len(PAIRS)):
-        word |= choices[k] << k
+    word = sum(choices[k] << k for k in range(len(PAIRS)))
     return dags.unpacked(word, MAX_VERTICES)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError
 from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Builder, Graph, Mixed, NetworkSettings, Op, reached
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, GraphSpace
@@ -61,25 +61,18 @@ class NB1Shot1Space(GraphSpace):
         if name != self.name or not parents.startswith("parents=") or not ops.startswith("ops="):
             example = self.format(Architecture(self.name, (0,) * len(self.decisions)))
             raise InputError(f"a cell of {self.name} looks like {example}")
-        return self._parse_words(parents[len("parents=") :].split("|"), ops[len("ops=") :].split(","))
-
-    def _parse_words(self, parents: list[str], ops: list[str]) -> Architecture:
-        for what, words, n in (("parents", parents, len(self.n_parents)), ("ops", ops, self.n_blocks)):
+        both = parents.removeprefix("parents=").split("|"), ops.removeprefix("ops=").split(",")
+        for what, words, n in zip(("parents", "ops"), both, (len(self.n_parents), self.n_blocks), strict=True):
             if len(words) != n:
                 raise InputError(f"{what} of {self.name} has {n} entries, not {len(words)}")
-        choices = []
-        for decision, word in zip(self.decisions, (*parents, *ops), strict=True):
-            word = word.strip()
-            if word not in decision.options:
-                hint = did_you_mean(word, list(decision.options))
-                raise InputError(f"{decision.name} of {self.name} cannot be {word[:40]!r}: {hint}")
-            choices.append(decision.options.index(word))
-        return self.architecture(*choices)
+        pairs = zip(self.decisions, both[0] + both[1], strict=True)
+        return self.architecture(*(self.option(decision, word.strip()) for decision, word in pairs))
 
     def from_matrix(self, matrix: Matrix, ops: Ops) -> Architecture:
         """The architecture of a NAS-Bench-101 matrix, if its vertices have the in-degrees of this space."""
         n = self.n_blocks
-        if len(matrix) == MAX_VERTICES == n + 3 and _isolated(matrix, n + 1):
+        filling = [*matrix[-2], *(row[-2] for row in matrix)]  # edges of the vertex before the output
+        if len(matrix) == MAX_VERTICES == n + 3 and not any(filling):
             matrix = tuple((*row[: n + 1], row[-1]) for row in (*matrix[: n + 1], matrix[-1]))
             ops = ops[:n]
         if len(matrix) != n + 2:
@@ -171,23 +164,16 @@ def _mixed(
     fits: Sequence[bool],
     found: dict[int, int],
     c: int,
-    *,
     concat: bool = False,
 ) -> Mixed:
     """One combination of parents; those that do not fit are `none`."""
-    ops: list[Op | Graph] = []
-    places: list[tuple[int, ...]] = []
-    for parents, fit in zip(options, fits, strict=True):
-        if fit:
-            ops.append(_joined(parents, c, concat=concat))
-            places.append(tuple(place for place, w in enumerate(found) if w in parents))
-        else:
-            ops.append(Op(ZERO, c, c))
-            places.append(())
-    return Mixed("mixed", c, c, categorical=v - 1, options=tuple(ops), places=tuple(places))
+    pairs = list(zip(options, fits, strict=True))
+    ops = tuple(_joined(parents, c, concat) if fit else Op(ZERO, c, c) for parents, fit in pairs)
+    places = tuple(tuple(i for i, w in enumerate(found) if fit and w in parents) for parents, fit in pairs)
+    return Mixed("mixed", c, c, categorical=v - 1, options=ops, places=places)
 
 
-def _joined(parents: Sequence[int], c: int, *, concat: bool) -> Op | Graph:
+def _joined(parents: Sequence[int], c: int, concat: bool) -> Op | Graph:
     """How the values of parents become one; the projected input comes last and is added even to a concatenation."""
     blocks = len(parents) - (0 in parents)
     if len(parents) == 1:
@@ -199,10 +185,6 @@ def _joined(parents: Sequence[int], c: int, *, concat: bool) -> Op | Graph:
     if 0 in parents:
         both = join("sum", Op(SUM, c, c), both, blocks)
     return join.graph(both)
-
-
-def _isolated(matrix: Matrix, v: int) -> bool:
-    return not any(matrix[v]) and not any(row[v] for row in matrix)
 
 
 def _word(parents: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,9 +38,8 @@ class NB201Space(GraphSpace):
         """Reads the benchmark's own strings; the sources must be in order."""
         nodes = text.strip().split("+")
         if len(nodes) != 3:
-            raise InputError(
-                f"an nb201 cell has 3 nodes joined by '+', as in {self.format(self._first)}, not {len(nodes)}"
-            )
+            example = self.format(Architecture(self.name, (0,) * len(EDGES)))
+            raise InputError(f"an nb201 cell has 3 nodes joined by '+', as in {example}, not {len(nodes)}")
         choices = []
         for number, node in enumerate(nodes, start=1):
             edges = node.split("|")
@@ -50,24 +48,14 @@ class NB201Space(GraphSpace):
             if len(edges) - 2 != number:
                 raise InputError(f"node {number} of the nb201 cell needs {number} incoming edges, not {len(edges) - 2}")
             for source, edge in enumerate(edges[1:-1]):
-                choices.append(self._parse_edge(edge, number, source))
+                op, tilde, read = edge.rpartition("~")
+                if not tilde or read != str(source):
+                    raise InputError(f"edge {source + 1} of node {number} must look like 'op~{source}', not {edge!r}")
+                if op not in OPS:
+                    hint = did_you_mean(op, list(OPS))
+                    raise InputError(f"edge {source + 1} of node {number} has an unknown operation {op!r}: {hint}")
+                choices.append(OPS.index(op))
         return self.architecture(*choices)
-
-    @staticmethod
-    def _parse_edge(edge: str, number: int, source: int) -> int:
-        match = re.fullmatch(r"(.*)~(.*)", edge, re.DOTALL)
-        if not match or match[2] != str(source):
-            raise InputError(f"edge {source + 1} of node {number} must look like 'op~{source}', not {edge!r}")
-        if match[1] not in OPS:
-            raise InputError(
-                f"edge {source + 1} of node {number} has an unknown operation {match[1]!r}: "
-                + did_you_mean(match[1], list(OPS))
-            )
-        return OPS.index(match[1])
-
-    @property
-    def _first(self) -> Architecture:
-        return Architecture(self.name, (0,) * 6)
 
     def format(self, arch: Architecture) -> str:
         """The benchmark's own string."""
@@ -83,16 +71,19 @@ class NB201Space(GraphSpace):
         """3x3 stem, 3 stages of `cells` cells (5) at C, 2C, 4C channels (16), a residual reduction between stages."""
 
         def cell(c: int) -> Graph:
-            graph = cell_graph(arch, c)
-            if settings.prune:
-                graph = prune(graph)
-            return graph
+            graph = _cell([Op(_kind(op), c, c) for op in arch.choices])
+            return prune(graph) if settings.prune else graph
 
         return self._stacked(cell, settings)
 
     def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
         """The same network with one categorical an edge, shared by all cells."""
-        return self._stacked(mixed_cell, settings)
+
+        def cell(c: int) -> Graph:
+            options = tuple(Op(_kind(op), c, c) for op in range(len(OPS)))
+            return _cell([Mixed("mixed", c, c, categorical=k, options=options) for k in range(len(EDGES))])
+
+        return self._stacked(cell, settings)
 
     def _stacked(self, cell: Callable[[int], Graph], settings: NetworkSettings) -> Graph:
         c, cells = self.size(settings)
@@ -118,18 +109,8 @@ class NB201Space(GraphSpace):
         return Architecture(self.name, _representatives()[self.check(arch).choices])
 
 
-def cell_graph(arch: Architecture, channels: int) -> Graph:
-    """The cell as written: six edges, three sums."""
-    return _cell([Op(_kind(op), channels, channels) for op in arch.choices])
-
-
-def mixed_cell(channels: int) -> Graph:
-    """The cell of the supernet: every edge is one of five operations."""
-    options = tuple(Op(_kind(op), channels, channels) for op in range(len(OPS)))
-    return _cell([Mixed("mixed", channels, channels, categorical=k, options=options) for k in range(len(EDGES))])
-
-
 def _cell(edges: Sequence[Op]) -> Graph:
+    """Six edges, three sums."""
     cell = Builder()
     values = [0]
     for node in (1, 2, 3):
@@ -140,27 +121,6 @@ def _cell(edges: Sequence[Op]) -> Graph:
 
 def _kind(op: int) -> str:
     return {"skip_connect": IDENTITY}.get(OPS[op], OPS[op])
-
-
-def paper_key(choices: tuple[int, ...]) -> str:
-    """The benchmark's own notion of equality, by which it has 6,466 distinct cells.
-
-    Each node is written as the sum of what it receives, sorted; a skip is its source, and `#` stands for zero. Zeros
-    remain in the sums, so some equal functions keep different keys.
-    """
-    nodes = ["0"]
-    for node in (1, 2, 3):
-        edges = [(nodes[s], OPS[op]) for (s, t), op in zip(EDGES, choices, strict=True) if t == node]
-        nodes.append("+".join(sorted(_paper_term(source, op) for source, op in edges)))
-    return nodes[-1]
-
-
-def _paper_term(source: str, op: str) -> str:
-    if op == "none" or source == "#":
-        return "#"
-    if op == "skip_connect":
-        return source
-    return f"({source})@{op}"
 
 
 Sum = tuple[tuple[int, int], ...]  # (term, how often), sorted; term −1 is the cell's input

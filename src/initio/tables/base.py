@@ -107,11 +107,6 @@ class Table:
         """See `Validation`."""
         return self.validation.architectures
 
-    @property
-    def epochs(self) -> tuple[int, ...]:
-        """See `Validation`."""
-        return self.validation.epochs
-
 
 def listed(numbers: tuple[int, ...]) -> str:
     """Numbers as a reader wants them.

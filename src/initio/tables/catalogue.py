@@ -18,20 +18,19 @@ from initio.tables.nb301 import open_nb301
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What was published: the file, who opens it, and what it is."""
+    """What was published: the file, and who opens it."""
 
     file: str
     open: Callable[..., Table]  # (path, epochs) and, for nb201, more options
-    what: str
 
 
 TABLES: dict[str, Benchmark] = {
-    "nb201": Benchmark("nb201_tss.npz", open_nb201, "15,625 cells on CIFAR-10, CIFAR-100 and ImageNet16-120"),
-    "nb101": Benchmark("nb101.npz", open_nb101, "423,624 cells on CIFAR-10"),
-    "nb1shot1-s1": Benchmark("nb101.npz", partial(open_nb101, space="nb1shot1-s1"), "by the cells of nb101"),
-    "nb1shot1-s2": Benchmark("nb101.npz", partial(open_nb101, space="nb1shot1-s2"), "by the cells of nb101"),
-    "nb1shot1-s3": Benchmark("nb101.npz", partial(open_nb101, space="nb1shot1-s3"), "by the cells of nb101"),
-    "nb301": Benchmark("nb301_surrogate_yahpo_v1.npz", open_nb301, "a surrogate of the DARTS space on CIFAR-10"),
+    "nb201": Benchmark("nb201_tss.npz", open_nb201),  # 15,625 cells on CIFAR-10, CIFAR-100 and ImageNet16-120
+    "nb101": Benchmark("nb101.npz", open_nb101),  # 423,624 cells on CIFAR-10
+    "nb1shot1-s1": Benchmark("nb101.npz", partial(open_nb101, space="nb1shot1-s1")),
+    "nb1shot1-s2": Benchmark("nb101.npz", partial(open_nb101, space="nb1shot1-s2")),
+    "nb1shot1-s3": Benchmark("nb101.npz", partial(open_nb101, space="nb1shot1-s3")),
+    "nb301": Benchmark("nb301_surrogate_yahpo_v1.npz", open_nb301),  # a surrogate of the DARTS space on CIFAR-10
 }
 
 

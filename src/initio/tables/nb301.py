@@ -90,8 +90,8 @@ class Surrogate:
             }
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise InputError(f"{path} does not hold the codes of the surrogate: {error}") from None
-        largest = max(max(known.values()) for known in codes.values())
-        if not 0 <= min(min(known.values()) for known in codes.values()) <= largest < MOST_CODES:
+        every = [code for known in codes.values() for code in known.values()]
+        if not 0 <= min(every) <= max(every) < MOST_CODES:
             raise InputError(f"{path} does not hold the codes of the surrogate: one is below 0 or above {MOST_CODES}")
         return codes
 

@@ -10,7 +10,7 @@ True
 """
 
 from initio.training.evaluate import Training
-from initio.training.fit import Fitted, TrainingProgress, fit
+from initio.training.fit import TrainingProgress, fit
 from initio.training.settings import TrainingSettings
 
-__all__ = ["Fitted", "Training", "TrainingProgress", "TrainingSettings", "fit"]
+__all__ = ["Training", "TrainingProgress", "TrainingSettings", "fit"]

@@ -19,7 +19,7 @@ from initio.networks.build import GraphModule
 from initio.records import Architecture, Observation, Query
 from initio.scores.measure import home_of, subject
 from initio.spaces import NetworkSettings, Space
-from initio.training.fit import Examples, Fitted, OnNote, OnProgress, fit
+from initio.training.fit import Examples, OnNote, OnProgress, fit
 from initio.training.settings import TrainingSettings
 
 FORMAT = 2  # of the files; a change of what a training computes changes it too
@@ -74,11 +74,6 @@ class Training:
 
     def __call__(self, query: Query) -> Observation:
         """Trains, or goes on, or remembers."""
-        fitted = self.fit(query)
-        return Observation(fitted.accuracy, fitted.seconds, fitted.flag)
-
-    def fit(self, query: Query) -> Fitted:
-        """The same with all that is known of the training."""
         written = self.space.check(query.architecture)  # a representative is equal to it only where networks are pruned
         arch = subject(self.space, written, counted=not self.network.prune)
         settings = self.settings if query.epochs is None else replace(self.settings, epochs=query.epochs)
@@ -101,7 +96,9 @@ class Training:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return network
 
-    def _train(self, arch: Architecture, settings: TrainingSettings, identity: str, checkpoint: Path | None) -> Fitted:
+    def _train(
+        self, arch: Architecture, settings: TrainingSettings, identity: str, checkpoint: Path | None
+    ) -> Observation:
         return fit(
             self.build(arch),
             self.examples,
@@ -143,22 +140,20 @@ def _may_be_channels_last(network: nn.Module) -> bool:
 # --- answers on disk ----------------------------------------------------------------------------------------------
 
 
-def write_answer(path: Path, identity: str, fitted: Fitted) -> None:
+def write_answer(path: Path, identity: str, seen: Observation) -> None:
     """A finished training as a small JSON document."""
-    document = {"initio": "training", **asdict(fitted), "training": json.loads(identity)}
+    answer = {"accuracy": seen.value, "seconds": seen.seconds, "flag": seen.flag}
+    document = {"initio": "training", **answer, "training": json.loads(identity)}
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
-def read_answer(path: Path, identity: str) -> Fitted | None:
+def read_answer(path: Path, identity: str) -> Observation | None:
     """The answer, None if there is none, or none that can be trusted."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["training"] != json.loads(identity):
             return None
-        accuracy, seconds, flag = document["accuracy"], float(document["seconds"]), str(document["flag"])
-        Observation(accuracy, seconds, flag)  # has a value that is a number, or a flag
-        if accuracy is not None and not 0 <= accuracy <= 100:
-            return None
+        seen = Observation(document["accuracy"], float(document["seconds"]), str(document["flag"]))
+        return seen if seen.value is None or 0 <= seen.value <= 100 else None
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    return Fitted(accuracy, seconds, flag)

@@ -21,6 +21,7 @@ from initio.data import Dataset
 from initio.data.draw import AUGMENT, LAYERS, ORDER, SPLIT, SUBSET, generator
 from initio.data.split import stratified
 from initio.errors import InputError
+from initio.records import Observation
 from initio.training import checkpoints
 from initio.training.augment import augmentation
 from initio.training.checkpoints import Checkpoint, UnusableError
@@ -45,15 +46,6 @@ class TrainingProgress:
 
 OnProgress = Callable[[TrainingProgress], None]
 OnNote = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What a training ends with; one that diverged has no accuracy but a flag that says so."""
-
-    accuracy: float | None  # validation, in percent
-    seconds: float
-    flag: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,12 +206,12 @@ def fit(
     identity: str = "",
     on_progress: OnProgress | None = None,
     on_note: OnNote | None = None,
-) -> Fitted:
+) -> Observation:
     """Trains the network in place and measures its validation accuracy, on one thread.
 
     The result depends on (network, examples, settings, seed) alone. With `checkpoint`, the state is written there after
     each epoch, and a call that finds it goes on to the same accuracy, to the last bit on the same machine; `identity`
-    says which training it is. A training whose loss is not finite ends at once, without an accuracy.
+    says which training it is. A training whose loss is not finite ends at once: its value is None, its flag says why.
 
     Args:
         network: as it is at initialisation.
@@ -254,11 +246,11 @@ def fit(
                 if checkpoint is not None:
                     state = Checkpoint.of(network, optimizer, identity, epoch + 1, trainer.seconds())
                     checkpoints.save(checkpoint, state)
-            return Fitted(trainer.accuracy(), trainer.seconds())
+            return Observation(trainer.accuracy(), trainer.seconds())
         except _DivergedError as reason:
             flag = f"the training diverged: {reason}"
             say(flag)
-            return Fitted(None, trainer.seconds(), flag)
+            return Observation(None, trainer.seconds(), flag)
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from initio import InputError
 from initio.records import Query
 from initio.spaces import NB101
-from initio.spaces.dags import from_bits
 from initio.tables import open_compact, open_table
 from initio.tables.convert import convert
 from initio.tables.convert.nb101 import nb101_arrays
 from initio.tables.convert.tfrecord import POLYNOMIAL, crc32c, is_tfrecord, records
+from studies.check_networks import from_bits
 from tests.tables.files import SHARED, cells101, framed, needs_data, record101, tfrecord
 
 
@@ -99,7 +99,7 @@ def test_a_converted_table_is_a_benchmark(tmp_path: Path) -> None:
     cells = cells101(6)
     convert(tfrecord(tmp_path / "nasbench.tfrecord", cells), tmp_path / "own.npz")
     benchmark = open_table("nb101", table=tmp_path / "own.npz")
-    assert benchmark.epochs == (4, 108)
+    assert benchmark.validation.epochs == (4, 108)
     assert benchmark.validation(Query(cells[2], 4)).value == pytest.approx(3)
     assert benchmark.validation(Query(cells[2])).seconds == 1080
     assert [NB101.canonical(arch) for arch in benchmark.architectures or ()] == [NB101.canonical(c) for c in cells]

@@ -68,7 +68,7 @@ def test_a_converted_table_is_a_benchmark(tmp_path: Path) -> None:
     benchmark = open_table("nats.npz", tmp_path, dataset="c100")
     first, second, untrained = map(NB201.parse, CELLS)
     assert benchmark.architectures == (first, second)
-    assert benchmark.epochs == (12, 200)
+    assert benchmark.validation.epochs == (12, 200)
     short, long = benchmark.validation(Query(second)), benchmark.validation(Query(second, 200))
     assert short.value == pytest.approx(accuracy(1, "cifar100", "x-valid", 12, 777))
     assert (short.seconds, long.seconds) == (pytest.approx(12 * 3), pytest.approx(200 * 3))

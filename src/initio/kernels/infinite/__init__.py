@@ -4,13 +4,4 @@ from initio.kernels.infinite.duals import ETA, Dual, dual
 from initio.kernels.infinite.finite import finite_ntk
 from initio.kernels.infinite.recursion import GAIN, Form, WideKernel, ntk
 
-__all__ = [
-    "ETA",
-    "GAIN",
-    "Dual",
-    "Form",
-    "WideKernel",
-    "dual",
-    "finite_ntk",
-    "ntk",
-]
+__all__ = ["ETA", "GAIN", "Dual", "Form", "WideKernel", "dual", "finite_ntk", "ntk"]

@@ -240,17 +240,9 @@ def _kolmogorov(k: float) -> float:
     return math.sqrt(2 * math.pi) / (k * k) * math.fsum((z - 1) * math.exp(-z / 2) for z in terms)
 
 
-def _sigmoid_half() -> Mixture:
-    return Mixture(*logistic_scales())
-
-
 def _tanh() -> Mixture:
     weights, scales = logistic_scales()  # tanh(x) = 2 (sigmoid(2x) − 1/2)
     return Mixture(tuple(2 * w for w in weights), tuple(2 * s for s in scales))
-
-
-def _swish() -> Mixture:
-    return Mixture(*logistic_scales(), gated=True)
 
 
 @cache
@@ -268,9 +260,9 @@ def dual(activation: str, eta: float = ETA) -> Dual:
     makers: dict[str, Callable[[], Dual]] = {
         "relu": lambda: LeakyReLU(0.0),
         "leaky_relu": lambda: LeakyReLU(eta),
-        "sigmoid": _sigmoid_half,
+        "sigmoid": lambda: Mixture(*logistic_scales()),
         "tanh": _tanh,
-        "swish": _swish,
+        "swish": lambda: Mixture(*logistic_scales(), gated=True),
         "gelu": lambda: Mixture((1.0,), (1.0,), gated=True),
         "erf": lambda: Mixture((2.0,), (math.sqrt(2),)),
         "identity": Identity,

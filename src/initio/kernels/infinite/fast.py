@@ -36,9 +36,8 @@ def hermite_pairs(dual: Mixture, q_rows: Tensor, q_columns: Tensor, gain: float 
     terms = terms_needed(dual, torch.maximum(q_rows.max(), q_columns.max()))
     if terms is None:
         return None
-    f = g = hermite_terms(dual, q_rows, terms)
-    if q_columns is not q_rows:
-        g = hermite_terms(dual, q_columns, terms)
+    f = hermite_terms(dual, q_rows, terms)
+    g = f if q_columns is q_rows else hermite_terms(dual, q_columns, terms)
     f, g, quarter = math.sqrt(gain) * f, math.sqrt(gain) * g, 0.25 * gain
     root_rows, root_columns = torch.sqrt(q_rows), torch.sqrt(q_columns)
 
@@ -109,9 +108,7 @@ def terms_needed(dual: Mixture, q: Tensor) -> int | None:
     if dual.gated:
         kept = 0.25 + kept  # of x/2, which the series leaves out
     enough = torch.nonzero(whole - kept <= TAIL * whole)
-    if not len(enough):
-        return None
-    return int(enough[0]) + 1
+    return int(enough[0]) + 1 if len(enough) else None
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

@@ -45,9 +45,7 @@ def finite_ntk(
     for name, factor, skip in zip(names, factors, skipped, strict=True):
         W = torch.randn(f.shape[1], width, generator=generator, dtype=dtype)
         value, slope = activation(name, factor * (f @ W), eta)
-        if skip:
-            value = value + f
-        f = value
+        f = value + f if skip else value
         reads.append(f)
         weights.append(W)
         slopes.append(slope)
@@ -61,9 +59,7 @@ def finite_ntk(
         if number == 0:
             break
         through = delta @ weights[number].T
-        if skipped[number]:
-            through = through + gradient
-        gradient = through
+        gradient = through + gradient if skipped[number] else through
     return WideKernel(nngp, K)
 
 

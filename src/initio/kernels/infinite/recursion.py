@@ -129,9 +129,7 @@ def ntk(
     names, alphas = check_architecture(activations, skips, form)
     duals = [dual(name, eta) for name in names]
     rows = as_inputs(x)
-    columns = rows
-    if other is not None:
-        columns = as_inputs(other, "other")
+    columns = rows if other is None else as_inputs(other, "other")
     if rows.shape[1] != columns.shape[1]:
         raise InputError(f"x has {rows.shape[1]} features and other has {columns.shape[1]}: they must agree")
     shape = (len(rows), len(columns))
@@ -176,32 +174,26 @@ def check_architecture(
     names = tuple(activations)
     if not names:
         raise InputError("a network needs at least one activation")
-    if skips is None:
-        skips = (0,) * (len(names) - 1)
-    alphas = tuple(int(alpha) for alpha in skips)
+    alphas = (0,) * (len(names) - 1) if skips is None else tuple(map(int, skips))
     if len(alphas) != len(names) - 1 or not set(alphas) <= {0, 1}:
         raise InputError(f"{len(names)} activations go with {len(names) - 1} skips of 0 or 1, not with {list(alphas)}")
     if form not in ("exact", "printed"):
         raise InputError(f"form must be 'exact' or 'printed', not {form!r}")
-    return names, tuple(bool(alpha) for alpha in alphas)
+    return names, tuple(map(bool, alphas))
 
 
 def prepare(
     rows: Tensor, columns: Tensor, duals: Sequence[Dual], skips: Sequence[bool], form: Form
 ) -> tuple[list[WideLayer], Diagonal]:
     """All layers, ready for any block, and the rows' diagonals behind the last one."""
-    before = other = first_diagonal(rows)
-    if columns is not rows:
-        other = first_diagonal(columns)
+    before = first_diagonal(rows)
+    other = before if columns is rows else first_diagonal(columns)
     layers = []
     for number, (sigma, skip) in enumerate(zip(duals, (False, *skips), strict=True), start=1):
         layer = make_layer(before, other, sigma, skip, form)
         layers.append(layer)
         before = advance(before, sigma, layer.s_rows, skip, form, number)
-        if columns is rows:
-            other = before
-        else:
-            other = advance(other, sigma, layer.s_columns, skip, form, number)
+        other = before if columns is rows else advance(other, sigma, layer.s_columns, skip, form, number)
     return layers, before
 
 
@@ -215,9 +207,7 @@ def make_layer(rows: Diagonal, columns: Diagonal, sigma: Dual, skip: bool, form:
     """A layer behind these diagonals."""
     root, s = SNAP / torch.sqrt(rows.A.clamp_min(SMALLEST)), sigma.mean(rows.A)
     if columns is rows:
-        scale = None
-        if rows.equal:
-            scale = SNAP / max(rows.span[1], SMALLEST)
+        scale = SNAP / max(rows.span[1], SMALLEST) if rows.equal else None
         return WideLayer(rows, rows, root, root / SNAP, s, s, sigma.pairs(rows.A, rows.A, GAIN), skip, form, scale)
     inverse = 1 / torch.sqrt(columns.A.clamp_min(SMALLEST))
     pairs = sigma.pairs(rows.A, columns.A, GAIN)
@@ -277,10 +267,7 @@ def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, sli
     height = 64  # of a symmetric matrix, about 32 N entries left of the diagonal are computed in vain
     width = TILE // height
     for top in range(0, shape[0], height):
-        first = 0
-        if symmetric:
-            first = top
-        for left in range(first, shape[1], width):
+        for left in range(top if symmetric else 0, shape[1], width):
             yield slice(top, min(top + height, shape[0])), slice(left, min(left + width, shape[1]))
 
 
@@ -319,8 +306,7 @@ def as_inputs(x: Tensor | np.ndarray, name: str = "x", dtype: torch.dtype = torc
 def _flags(x: Tensor, repeated: list[tuple[int, int]]) -> tuple[str, ...]:
     """Sentences on what makes the kernel singular."""
     flags = []
-    zero = (x == 0).all(1).nonzero().reshape(-1).tolist()
-    if zero:
+    if zero := (x == 0).all(1).nonzero().reshape(-1).tolist():
         flags.append(f"input {zero[0]} is zero" + _more(len(zero)))
     if repeated:
         flags.append(f"inputs {repeated[0][0]} and {repeated[0][1]} are identical" + _more(len(repeated)))
@@ -328,6 +314,4 @@ def _flags(x: Tensor, repeated: list[tuple[int, int]]) -> tuple[str, ...]:
 
 
 def _more(count: int) -> str:
-    if count == 1:
-        return ""
-    return f" (and {count - 1} more)"
+    return f" (and {count - 1} more)" if count > 1 else ""

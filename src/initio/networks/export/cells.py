@@ -35,9 +35,7 @@ def folded(graph: Graph) -> Graph:
         value[number] = built(step.name, op, *inputs)
         if kind == ZERO:
             zeros.add(value[number])
-    auxiliary = None
-    if graph.auxiliary is not None:
-        auxiliary = value[graph.auxiliary]
+    auxiliary = None if graph.auxiliary is None else value[graph.auxiliary]
     return built.graph(value[graph.output], auxiliary)
 
 
@@ -148,12 +146,10 @@ def write_cells(cells: Sequence[Graph], write: Operations) -> tuple[list[CellCod
         name = _name(cell, halving)
         if taken := sum(other.name.startswith(name) for other in classes):
             name += str(taken + 1)
-        about = {True: "A cell that halves the resolution.", False: "A cell that keeps the resolution."}[_halves(cell)]
+        about = f"A cell that {'halves' if _halves(cell) else 'keeps'} the resolution."
         each = iter(names)
-        code = CellCode(
-            name, about, arguments, {layer.name: layer.text(each) for layer in layers[0]}, _forward_method(cell)
-        )
-        classes.append(code.derived(classes))
+        code = {layer.name: layer.text(each) for layer in layers[0]}
+        classes.append(CellCode(name, about, arguments, code, _forward_method(cell)).derived(classes))
         for number, bases in zip(numbers, given, strict=True):
             base = dict(zip(names, bases, strict=True))
             calls[number] = f"{name}({', '.join(base[argument] for argument in arguments)})"
@@ -182,9 +178,8 @@ def _layers(cell: Graph, write: Operations) -> Iterator[_CellLayer]:
     for number, (step, op) in enumerate(_operations(cell), start=cell.n_inputs):
         if op.kind in (SUM, CONCAT) or (op.kind == ZERO and number not in read):
             continue
-        code, source = write(op), None
-        if step.inputs[0] < cell.n_inputs:
-            source = step.inputs[0]
+        code, first = write(op), step.inputs[0]
+        source = first if first < cell.n_inputs else None
         if number in read or "{c_" in code.call:
             yield _CellLayer(step.name, op, code, source, number in read)
 
@@ -223,7 +218,5 @@ def _halves(cell: Graph) -> bool:
 
 
 def _name(cell: Graph, halving: bool) -> str:
-    name = "Cell"
-    if halving:
-        name = {True: "ReductionCell", False: "NormalCell"}[_halves(cell)]
-    return name + "AfterReduction" * _follows_reduction(cell)
+    kind = "Reduction" if _halves(cell) else "Normal" * halving
+    return f"{kind}Cell{'AfterReduction' * _follows_reduction(cell)}"

@@ -68,9 +68,7 @@ def write_operation(kind: str, strides: Collection[int], kit: Kit) -> OperationC
 
 def _made(kind: str, strides: Collection[int], kit: Kit, symbol: Callable[[str], str]) -> nn.Module:
     """The operation's module with symbols for its widths, and for its stride if there are several."""
-    stride = max(strides)
-    if len(strides) > 1:
-        stride = Width(stride, symbol("stride"))
+    stride = max(strides) if len(strides) == 1 else Width(max(strides), symbol("stride"))
     with torch.device("meta"):  # where nothing is computed
         return OPERATIONS[kind](Op(kind, Width(12, symbol("c_in")), Width(20, symbol("c_out")), stride), kit)
 
@@ -82,11 +80,11 @@ def _is_torch(module: nn.Module) -> bool:
 def _code(module: nn.Module) -> str:
     """The call that makes the module."""
     name = type(module).__name__
-    if isinstance(module, nn.Sequential) and len(module) > 1:
-        layers = "".join(f"{_code(child)},\n" for child in module)
-        return f"nn.Sequential(\n{indent(layers, '    ')})"
     if isinstance(module, nn.Sequential):
-        return f"nn.Sequential({''.join(map(_code, module))})"
+        layers = [_code(child) for child in module]
+        if len(layers) > 1:
+            layers = ["\n", *(indent(f"{layer},\n", "    ") for layer in layers)]
+        return f"nn.Sequential({''.join(layers)})"
     arguments = []
     for parameter in list(inspect.signature(type(module).__init__).parameters.values())[1:]:
         if parameter.name in ("device", "dtype") or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -111,9 +109,7 @@ def _given(module: nn.Module, name: str) -> object:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_text, value))})"
-    return str(value)
+    return f"({', '.join(map(_text, value))})" if isinstance(value, tuple) else str(value)
 
 
 def _camel(kind: str) -> str:

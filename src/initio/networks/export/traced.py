@@ -36,7 +36,10 @@ def onnx(model: nn.Module, shape: tuple[int, ...]) -> bytes:
     The exporter that traces is used: for the published DARTS network it takes 5 seconds, where the one that is built on
     torch.export takes 55; their outputs are equal.
     """
-    check_onnx()
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise InputError("the format onnx needs the package onnx: pip install 'initio[export]'") from None
     buffer = io.BytesIO()
     with _quiet(), torch.no_grad():
         torch.onnx.export(
@@ -49,14 +52,6 @@ def onnx(model: nn.Module, shape: tuple[int, ...]) -> bytes:
             dynamo=False,
         )
     return buffer.getvalue()
-
-
-def check_onnx() -> None:
-    """An `InputError` when the package that writes ONNX is not installed."""
-    try:
-        import onnx  # noqa: F401
-    except ImportError:
-        raise InputError("the format onnx needs the package onnx: pip install 'initio[export]'") from None
 
 
 def _example(shape: tuple[int, ...]) -> torch.Tensor:

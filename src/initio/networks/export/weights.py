@@ -22,10 +22,8 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         raise InputError(f"the file of weights {str(path)!r} does not exist")
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Detected pickle protocol", UserWarning
-            )  # what it cannot read, it refuses
+        with warnings.catch_warnings():  # what torch cannot read, it refuses
+            warnings.filterwarnings("ignore", "Detected pickle protocol", UserWarning)
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError):
         content = None

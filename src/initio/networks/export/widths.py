@@ -26,9 +26,7 @@ class Width(int):
         """The symbol itself, unless more is given."""
         self = super().__new__(cls, value)
         self.symbol, self.factor, self.form = symbol, factor, form
-        self.exact = float(value)
-        if exact is not None:
-            self.exact = exact
+        self.exact = float(value) if exact is None else exact
         return self
 
     def __str__(self) -> str:
@@ -37,9 +35,7 @@ class Width(int):
     @property
     def base(self) -> str:
         """The multiple of the symbol that the formula is of."""
-        if self.factor == 1:
-            return self.symbol
-        return f"{self.factor} * {self.symbol}"
+        return self.symbol if self.factor == 1 else f"{self.factor} * {self.symbol}"
 
     def of(self, base: str) -> str:
         """The formula with another text in place of its multiple of the symbol."""
@@ -51,9 +47,7 @@ class Width(int):
     @property
     def _atom(self) -> str:
         """The form, in brackets where a product needs them."""
-        if " + " in self.form or " - " in self.form:
-            return f"({self.form})"
-        return self.form
+        return f"({self.form})" if " + " in self.form or " - " in self.form else self.form
 
     def __mul__(self, other: int) -> Width:
         if self.form == "{0}":
