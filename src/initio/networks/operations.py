@@ -31,28 +31,20 @@ class Kit:
 Operation = Callable[[Op, Kit], nn.Module]
 
 
-class _BareConv2d(nn.Conv2d):
-    def reset_parameters(self) -> None:
-        """Draws nothing: `initialise` does, from its own generator."""
+def _undrawn(kind: type[nn.Module]) -> Callable[..., Any]:
+    """Makes plain modules of a kind without drawing weights: `initialise` does that, from its own generator."""
+    bare = type(kind.__name__, (kind,), {"reset_parameters": lambda module: None})
+
+    def make(*args: Any, **kwargs: Any) -> nn.Module:
+        module: nn.Module = bare(*args, **kwargs)
+        module.__class__ = kind
+        return module
+
+    return make
 
 
-class _BareLinear(nn.Linear):
-    def reset_parameters(self) -> None:
-        """Draws nothing: `initialise` does, from its own generator."""
-
-
-def conv2d(*args: Any, **kwargs: Any) -> nn.Conv2d:
-    """A plain `nn.Conv2d` whose weights are not drawn yet."""
-    module = _BareConv2d(*args, **kwargs)
-    module.__class__ = nn.Conv2d  # type: ignore[assignment]
-    return module
-
-
-def linear(*args: Any, **kwargs: Any) -> nn.Linear:
-    """A plain `nn.Linear` whose weights are not drawn yet."""
-    module = _BareLinear(*args, **kwargs)
-    module.__class__ = nn.Linear  # type: ignore[assignment]
-    return module
+conv2d: Callable[..., nn.Conv2d] = _undrawn(nn.Conv2d)
+linear: Callable[..., nn.Linear] = _undrawn(nn.Linear)
 
 
 # --- modules that torch does not have --------------------------------------------------------------------------------

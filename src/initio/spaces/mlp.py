@@ -54,7 +54,7 @@ class MlpSpace(GraphSpace):
 
     def parse(self, text: str) -> Architecture:
         """Reads the text form; the text itself says its depth, and with it the space its architecture is of."""
-        activations, skips = read(text)
+        activations, skips = _read(text)
         return mlp_space(len(activations) + 1).architecture(*activations, *skips)
 
     def format(self, arch: Architecture) -> str:
@@ -102,7 +102,7 @@ def mlp_space(depth: int) -> MlpSpace:
     )
 
 
-def read(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _read(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The choices of activations and skips in a text form."""
     match = re.fullmatch(r"\s*mlp:([^;]*)(?:;\s*skips=([^;]*))?\s*", text)
     if not match:
