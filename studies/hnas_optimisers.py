@@ -22,7 +22,7 @@ from initio.records import Query
 from initio.runs.compare import BenchSetup
 from initio.searches import Budget, Problem, Proposals, Trained, drive
 from initio.searches.methods.hnas import Hnas
-from initio.searches.models.bayes import GaussianProcess, Optimiser, Point, RandomPoints
+from initio.searches.models.bayes import GaussianProcess, Optimiser, Point
 
 METRICS = ("trace", "grad", "snip", "grasp")
 Make = Callable[[int, Sequence[Point]], Optimiser]
@@ -55,6 +55,32 @@ def main() -> None:
         ms = 1000 * np.mean([run.seconds for run in runs]) / options.queries
         print(f"| {name} | {' | '.join(columns)} | {found} | {ms:.0f} |", flush=True)
     print(f"\nmean ± standard error over {len(options.metrics)} metrics x {options.seeds} seeds, one core")
+
+
+@dataclass
+class RandomPoints:
+    """Uniform points, whatever the values: the baseline.
+
+    Args:
+        dimensions: of the cube.
+        seed: of the points.
+        start: points that are suggested first, in this order.
+    """
+
+    dimensions: int
+    seed: int = 0
+    start: Sequence[Point] = ()
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+        self._given = iter(self.start)
+
+    def suggest(self) -> Point:
+        """A new point."""
+        return next(self._given, None) or tuple(map(float, self._rng.random(self.dimensions)))
+
+    def observe(self, point: Point, value: float) -> None:
+        """Nothing is learnt."""
 
 
 def mean_and_error(values: np.ndarray) -> str:

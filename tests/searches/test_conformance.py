@@ -125,7 +125,7 @@ def test_limits_are_kept_or_refused_in_a_sentence(name: str) -> None:
         assert not smaller.accepts(large)
         assert smaller.accepts(drive(search, smaller, seed=0).best)
         return
-    with pytest.raises(InputError, match=f"limits is not an option of {search.name}: it keeps none"):
+    with pytest.raises(InputError, match=f"max_params is not an option of {search.name}: it keeps no limits"):
         initio.search(problem.space, search, "digits", limits={"max_params": 600})
 
 

@@ -15,7 +15,7 @@ from initio.spaces import NB201, NetworkSettings
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
 A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1)
 PLAIN = Nasi(counted="all", nu="none")  # the objective is T itself
-SEARCHES = [Nasi(steps=4), LiteralNasi(steps=3), LiteralNasi(steps=3, mu=2, nu="5")]
+SEARCHES = [Nasi(steps=4), LiteralNasi(steps=3)]
 
 
 def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Finalist:
@@ -28,8 +28,8 @@ def searched(restart: int, T: float) -> Measured:
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_every_restart_is_the_search_with_its_own_seed(search: Nasi | LiteralNasi) -> None:
-    result = drive(Restarts(search, 3, repeats=2), PROBLEM, seed=5)
-    for restart in range(3):
+    result = drive(Restarts(search, 2, repeats=2), PROBLEM, seed=5)
+    for restart in range(2):
         alone = drive(search, PROBLEM, seed=derived(5, restart))
         *steps, last = steps_of_restart(result.steps, restart)
         assert tuple(steps) == alone.steps

@@ -59,7 +59,7 @@ class Finalist(SearchStep):
 
 @dataclass(frozen=True)
 class Restarts(Search[SearchStep]):
-    """Several restarts of one search; its name and attributes are those of the search.
+    """Several restarts of one search, under its name.
 
     Args:
         search: what is run.

@@ -12,8 +12,8 @@ from initio.records import Architecture, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, Problem
 from initio.searches.methods.hnas import Hnas
-from initio.searches.models.bayes import RandomPoints
 from initio.spaces import NB201
+from studies.hnas_optimisers import RandomPoints
 from tests.searches.asking import ask, asking
 
 RNG = np.random.default_rng(0)

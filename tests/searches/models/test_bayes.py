@@ -14,11 +14,11 @@ from initio.searches.models.bayes import (
     GaussianProcess,
     Optimiser,
     Point,
-    RandomPoints,
     best_fit,
     fit,
     standardise,
 )
+from studies.hnas_optimisers import RandomPoints
 
 
 def hill(point: Point) -> float:

@@ -58,8 +58,7 @@ class Bohb(QuerySearch):
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Bracket after bracket, until nothing new is left to begin with."""
         rng, seen = Random(f"{self.name} {seed}"), Seen(problem.space.decisions)
-        for sizes in cycle(brackets(problem.epochs or (None,))):
-            rungs = list(sizes)
+        for rungs in cycle(brackets(problem.epochs or (None,))):
             racing: list[Architecture] = []
             for number, (length, size) in enumerate(rungs):
                 values: dict[Architecture, float] = {}

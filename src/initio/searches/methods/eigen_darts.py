@@ -171,13 +171,11 @@ class MlpSupernet(nn.Module):
 
 def apply(name: str, z: Tensor) -> Tensor:
     """σ(z); `sigmoid` is sigmoid − 1/2."""
-    if name == "relu":
-        return torch.relu(z)
-    if name == "leaky_relu":
-        return functional.leaky_relu(z)
     if name == "sigmoid":
         return torch.sigmoid(z) - 0.5
-    return torch.tanh(z) if name == "tanh" else functional.silu(z)
+    plain = {"relu": torch.relu, "leaky_relu": functional.leaky_relu, "tanh": torch.tanh, "swish": functional.silu}
+    value: Tensor = plain[name](z)
+    return value
 
 
 def unit_scale(x: np.ndarray) -> Tensor:

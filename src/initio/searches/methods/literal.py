@@ -172,15 +172,10 @@ class LiteralNasi(TraceSearch[Sampled]):
     def alpha(self, problem: Problem, steps: Sequence[Sampled]) -> list[list[float]]:
         """α* from the steps of a search, one row a categorical of the one-shot network; −inf for `none`."""
         decisions = relaxed(problem.graphs).relaxation
-        delta = one_step(gradients(steps), self.steps)
-        if not len(delta):
-            delta = np.zeros(sum(map(len, decisions)))
-        out, start = [], 0
-        for decision in decisions:
-            row = delta[start : start + len(decision)]
-            out.append(np.where([option != ZERO for option in decision.options], row, -math.inf).tolist())
-            start += len(decision)
-        return out
+        sizes = [len(decision) for decision in decisions]
+        delta = one_step(gradients(steps) or [np.zeros(sum(sizes))], self.steps)
+        rows = np.split(delta, np.cumsum(sizes)[:-1])
+        return [without_none(decision, row).tolist() for decision, row in zip(decisions, rows, strict=True)]
 
 
 def one_step(gradients: Sequence[np.ndarray], steps: int) -> np.ndarray:
@@ -189,7 +184,7 @@ def one_step(gradients: Sequence[np.ndarray], steps: int) -> np.ndarray:
     >>> one_step([np.array([3.0, 4.0]), np.array([0.0, 1.0])], steps=2).tolist()
     [0.3, 0.5]
     """
-    total, largest = np.zeros(len(gradients[0]) if gradients else 0), 0.0
+    total, largest = np.zeros(len(gradients[0])), 0.0
     for G in gradients:
         largest = max(largest, float(np.linalg.norm(G)))
         if largest > 0:
@@ -211,12 +206,13 @@ def straight_through(logits: np.ndarray, dR: np.ndarray) -> np.ndarray:
 
 
 def noise(decisions: Sequence[Decision], rng: np.random.Generator) -> list[np.ndarray]:
-    """Gumbel(0, 1) for every option; −inf for `none`, which NASI's spaces do not have."""
-    rows = []
-    for decision in decisions:
-        g = rng.gumbel(size=len(decision))
-        rows.append(np.where([option != ZERO for option in decision.options], g, -np.inf))
-    return rows
+    """Gumbel(0, 1) for every option."""
+    return [without_none(decision, rng.gumbel(size=len(decision))) for decision in decisions]
+
+
+def without_none(decision: Decision, row: np.ndarray) -> np.ndarray:
+    """−inf for an option `none`, which NASI's spaces do not have."""
+    return np.where([option != ZERO for option in decision.options], row, -np.inf)
 
 
 def relaxed(space: GraphSpace) -> GraphSpace:

@@ -254,10 +254,11 @@ def keep(graph: Graph, kept: Kept) -> Graph:
 
 
 def _first_cell(graph: Graph) -> Graph:
-    """The first cell and the ReLU that follows the last one: no stem, no reduction, no classifier."""
+    """The first cell and the ReLU that follows the last one, pooled: no stem, no reduction, no classifier."""
     cell = next(step.op for step in graph.steps if isinstance(step.op, Graph))
     net = Builder()
-    return net.graph(net("head", Op("bn_relu", 1, 1), net("cell", cell, 0)))
+    x = net("head", Op("bn_relu", 1, 1), net("cell", cell, 0))
+    return net.graph(net("pool", Op("global_pool", 1, 1), x))  # it has no regions of its own: metrics want a matrix
 
 
 def _heaviest(problem: Problem, weights: Sequence[Sequence[float]]) -> Architecture:

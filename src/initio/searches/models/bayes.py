@@ -39,32 +39,6 @@ class Optimiser(Protocol):
 
 
 @dataclass
-class RandomPoints:
-    """Uniform points, whatever the values: the baseline.
-
-    Args:
-        dimensions: of the cube.
-        seed: of the points.
-        start: points that are suggested first, in this order.
-    """
-
-    dimensions: int
-    seed: int = 0
-    start: Sequence[Point] = ()
-
-    def __post_init__(self) -> None:
-        self._rng = np.random.default_rng(self.seed)
-        self._given = iter(self.start)
-
-    def suggest(self) -> Point:
-        """A new point."""
-        return next(self._given, None) or tuple(map(float, self._rng.random(self.dimensions)))
-
-    def observe(self, point: Point, value: float) -> None:
-        """Nothing is learnt."""
-
-
-@dataclass
 class GaussianProcess:
     """Expected improvement under a Gaussian process; a pure function of seed and observations.
 
