@@ -8,7 +8,7 @@ import pytest
 
 from initio import plugins
 from initio.errors import InputError
-from initio.plugins import find
+from initio.plugins import find, look_here
 
 OWN = {"three": 3, "error": "initio.errors:InputError"}
 
@@ -28,11 +28,17 @@ def test_an_entry_point_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         find("data", "theirs", OWN)
 
 
-def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_the_current_folder_is_found_if_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "found_here.py").write_text("class Inner:\n    value = 7\n")
     (tmp_path / "broken_here.py").write_text("import nothing_of_this_name\n")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])  # a test may run with '' in it
+    with pytest.raises(InputError, match="No module named 'found_here'; install it, or set PYTHONPATH to its folder"):
+        find("searches", "found_here:Inner.value", OWN)  # as a file from someone else might name it
+    look_here(["search", "nb201", "--method=found_here:Inner.value"])
     assert find("searches", "found_here:Inner.value", OWN) == 7
     assert sys.path[-1] == str(tmp_path)
     for name, why in {

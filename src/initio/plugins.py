@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ def find(kind: str, name: str, own: Mapping[str, Any]) -> Any:
 
     Args:
         kind: one of `KINDS`; others' packages announce theirs in the entry point group `initio.<kind>`.
-        name: a key of `own`, the name of an entry point, or `package.module:Name`. For the last one the current folder
-            is searched too, after everything that is installed.
+        name: a key of `own`, the name of an entry point, or `package.module:Name`.
         own: the room's list; a value that is a string is `module:Name`, imported only now.
 
     >>> find("searches", "tree", {"nasi": "initio.errors:InputError", "three": 3})
@@ -31,8 +31,6 @@ def find(kind: str, name: str, own: Mapping[str, Any]) -> Any:
         part = own[name]
         return _imported(part) if isinstance(part, str) else part
     if is_path(name):
-        if (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(here)  # at the end: what lies there never hides what is installed
         return _loaded(kind, EntryPoint(name, name, f"initio.{kind}"))
     found = announced(kind)
     if name in found:
@@ -48,6 +46,16 @@ def is_path(name: str) -> bool:
     """
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *attribute.split(".")))
+
+
+def look_here(words: Iterable[str]) -> None:
+    """Modules of the current folder are found too, if one of these words, which a user has typed, names a part.
+
+    Not so for a name in a file (a run, a store, an architecture): someone else's file must not choose what is run.
+    """
+    named = any(is_path(name) for word in words for name in re.split("[=,]", word))
+    if named and (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # at the end: what lies there never hides what is installed
 
 
 def announced(kind: str) -> dict[str, EntryPoint]:
@@ -66,4 +74,6 @@ def _loaded(kind: str, point: EntryPoint) -> Any:
         return point.load()
     except Exception as error:
         why = f"{type(error).__name__}: {error}".replace("\n", " ")
+        if isinstance(error, ModuleNotFoundError):
+            why += "; install it, or set PYTHONPATH to its folder"
         raise InputError(f"the {KINDS[kind]} {point.name!r} cannot be imported: {why}") from error

@@ -19,6 +19,7 @@ from typing import Any
 
 from initio.cli.units import columns
 from initio.errors import InputError, did_you_mean
+from initio.plugins import look_here
 
 COMMANDS: dict[str, str] = {  # name -> what it does
     "demo": "choose an architecture from noise, save the run, draw the cell",
@@ -69,6 +70,7 @@ def _run(argv: list[str]) -> None:
     elif first not in COMMANDS:
         raise InputError(f"there is no command {first!r}: {did_you_mean(first, list(COMMANDS))}")
     else:
+        look_here(argv)
         _run_command(first, argv[1:])
 
 

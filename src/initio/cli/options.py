@@ -10,7 +10,8 @@
 | `search: tuple[str, ...]`  | `--search a b`, and `--search a --search b` is the same        |
 | `nu: float | None = 1.0`   | a number, or `none`                                            |
 
-`SHORT = {"count": "-n"}` gives a field a second name. The help of a field is its line in the docstring's `Args`.
+`SHORT = {"count": "-n"}` gives a field a second name. The help of a field is its line in the docstring's `Args`, where
+`{methods}` stands for what `WORDS = {"methods": "..."}` says.
 
 A command whose options depend on others (`--method`) has a class method `parts`: it is told the values of the others,
 and names the dataclasses whose fields are options too. What is given of those reaches the command as its field
@@ -202,6 +203,8 @@ def _arguments(cls: type[Any]) -> dict[str, str]:
         section = inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
         for name, text in re.findall(r"^    (\w+): (.*(?:\n     +.*)*)", section, flags=re.MULTILINE):
             found[name] = " ".join(text.split())
+            for word, meaning in getattr(cls, "WORDS", {}).items():
+                found[name] = found[name].replace(f"{{{word}}}", meaning)
     return found
 
 

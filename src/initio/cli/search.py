@@ -12,6 +12,7 @@ from initio.cli.progress import watch
 from initio.cli.units import amount, seconds
 from initio.errors import InputError
 from initio.runs.folder import new_folder
+from initio.searches import SEARCHES
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,7 @@ class SearchCommand:
 
     Args:
         space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.
-        method: how to search: nasi, from gradients; nasi-literal, its Algorithm 1 to the letter; lambda-min, the best
-            mlp by the smallest eigenvalue of its infinite-width kernel; eigen-darts, the mlp search of Eigen-NAS. The
-            others train --queries small networks and learn from how good they are: robust, hnas, random, rea,
-            reinforce, bohb, zero-cost, naswot, knas, eigen-nas, te-nas. One of your own is named package.module:Name.
+        method: how to search: {methods}; docs/searches.md explains them. One of your own is named package.module:Name.
         data: noise, digits, a file or a folder; docs/data.md lists all kinds.
         labels: the data's own labels, or random ones.
         seed: the same seed chooses the same architecture.
@@ -70,6 +68,7 @@ class SearchCommand:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     FIRST: ClassVar[str] = "space"
+    WORDS: ClassVar[Mapping[str, str]] = {"methods": ", ".join(SEARCHES)}
 
     @classmethod
     def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
