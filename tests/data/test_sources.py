@@ -96,8 +96,9 @@ constant = 3
 """
 
 
-def test_a_source_of_your_own(shelf: Path) -> None:
+def test_a_source_of_your_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("own_source_of_a_test.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(Path.cwd()))
     data = load("own_source_of_a_test:mine@3")
     assert (data.name, data.shape, data.classes) == ("mine", (1, 3, 3), 4)
     assert sources_module.located("own_source_of_a_test:mine") == "own_source_of_a_test:mine"
