@@ -18,7 +18,7 @@ from initio.autodiff.channels import covariance, rows
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePlace:
     """A value of the forward pass: its shape, and where its gradient is in autograd's graph."""
 
     edge: GradientEdge
@@ -29,8 +29,8 @@ class Place:
 class CellUse:
     """One run of a cell, from its last input that has a gradient, if there is one, to its output."""
 
-    source: Place | None
-    target: Place
+    source: ValuePlace | None
+    target: ValuePlace
     features: Tensor | None  # covariance of the output's channels (C, C), where it has the shape (m, C) or (m, C, h, w)
     entered: Tensor | None  # the same of the input, for the first cell that ran
 
@@ -39,7 +39,7 @@ class CellUse:
 def noted(cells: Collection[nn.Module]) -> Iterator[list[CellUse]]:
     """The runs of these modules, in order, while they last; no value of theirs is held or changed."""
     found: list[CellUse] = []
-    entered: list[tuple[Place | None, Tensor | None]] = []  # of the cells that are running
+    entered: list[tuple[ValuePlace | None, Tensor | None]] = []  # of the cells that are running
 
     def enter(_module: nn.Module, args: tuple[Any, ...]) -> None:
         with torch._C.DisableTorchFunction():
@@ -70,10 +70,10 @@ def _has_gradient(t: Any) -> bool:
     return isinstance(t, Tensor) and t.requires_grad
 
 
-def _place(t: Any) -> Place | None:
+def _place(t: Any) -> ValuePlace | None:
     if not _has_gradient(t):
         return None
-    return Place(get_gradient_edge(t), tuple(t.shape))
+    return ValuePlace(get_gradient_edge(t), tuple(t.shape))
 
 
 @torch.no_grad()

@@ -101,28 +101,24 @@ def _entropies(at: Measurement) -> np.ndarray:
     """Of the features, in order."""
     cells = _cells(at)
     found = [cell.entered for cell in cells[:1] if cell.entered is not None]
-    for cell in cells:
-        if cell.features is None:
-            raise UndefinedValue(
-                f"a cell's output has the shape {cell.target.shape}: channels are known of (m, C) and (m, C, h, w)"
-            )
-        found.append(cell.features)
-    H = np.array([entropies(eigenvalues(S.numpy()[None], at.eps))[0] if _finite(S) else math.nan for S in found])
-    if np.isnan(H).any():
+    found += [cell.features for cell in cells if cell.features is not None]
+    if not all(bool(S.isfinite().all()) for S in found):
         raise UndefinedValue("the features of a cell are not finite")
+    H = np.array([entropies(eigenvalues(S.numpy()[None], at.eps))[0] for S in found])
     if np.isinf(H).any():
         raise UndefinedValue("the features of a cell are constant")
     return H
-
-
-def _finite(S: Tensor) -> bool:
-    return bool(S.isfinite().all())
 
 
 def _cells(at: Measurement) -> list[CellUse]:
     _ = at.f
     if not at.tape.notes.cells:
         raise UndefinedValue("the network has no cells: modules that are made of modules and lead to its output")
+    for cell in at.tape.notes.cells:
+        if cell.features is None:
+            raise UndefinedValue(
+                f"a cell's output has the shape {cell.target.shape}: channels are known of (m, C) and (m, C, h, w)"
+            )
     return at.tape.notes.cells
 
 

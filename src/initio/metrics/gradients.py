@@ -125,12 +125,12 @@ def zico(at: Measurement) -> Value:
     if at.m < PARTS:
         raise UndefinedValue(f"the batch cannot be divided into {PARTS} parts")
     _ = at.g
-    total, outside = 0.0, at.tape.notes.unknown
+    total = 0.0
     for name, g in at.loss_pass.by_part.items():
         g = g.double()
         deviation = g.std(0, correction=0)
         changes = deviation > 0
-        if is_weight(at.tape.parameters[name]) and name not in outside and bool(changes.any()):
+        if is_weight(at.tape.parameters[name]) and bool(changes.any()):
             total += math.log(float((g.abs().mean(0)[changes] / deviation[changes]).sum()))
     if not at.loss_pass.by_part:
         raise UndefinedValue("the network has no convolution or linear layer whose gradients could be compared")

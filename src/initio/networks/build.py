@@ -95,6 +95,7 @@ def cells_of(model: nn.Module) -> list[nn.Module]:
 
 def _outermost(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
+        child = getattr(child, "_orig_mod", child)  # what `torch.compile` has wrapped
         if isinstance(child, nn.Sequential | nn.ModuleList | nn.ModuleDict):
             yield from _outermost(child)
         elif isinstance(child, GraphModule) or next(child.children(), None) is not None:
