@@ -14,7 +14,7 @@ import numpy as np
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture
-from initio.scores.store import UNRECORDED, Block, Group, Key, Store
+from initio.scores.store import UNRECORDED, Group, Key, ScoreColumn, Store
 from initio.scores.table import Draw, Flags, Origin, ScoreTable
 from initio.spaces import Space
 
@@ -69,7 +69,7 @@ def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = No
     metric_of = {key: metric for metric, (_, keys) in wanted.items() for key in keys}
     row_of: dict[tuple[str, str], int] = {}  # an architecture by its texts, which are quick to compare
     places: dict[tuple[str, tuple[str, ...]], np.ndarray] = {}  # the rows of a list of architectures
-    found: dict[str, list[tuple[Draw, np.ndarray, Block]]] = {metric: [] for metric in wanted}
+    found: dict[str, list[tuple[Draw, np.ndarray, ScoreColumn]]] = {metric: [] for metric in wanted}
     for block in store.blocks({key[0] for key in metric_of}, among):
         if block.key in metric_of:
             space = block.key[0]
@@ -90,7 +90,7 @@ def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = No
 
 
 def _column(
-    found: Sequence[tuple[Draw, np.ndarray, Block]], draws: Sequence[Draw], rows: int
+    found: Sequence[tuple[Draw, np.ndarray, ScoreColumn]], draws: Sequence[Draw], rows: int
 ) -> tuple[np.ndarray, Flags]:
     place = {draw: number for number, draw in enumerate(draws)}
     column = np.full((len(draws), rows), np.nan)

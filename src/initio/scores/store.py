@@ -90,7 +90,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ScoreColumn:
     """All values of one kind and seed, NaN where there is none."""
 
     key: Key
@@ -278,7 +278,7 @@ class Store:
             for row in self._ask(f"{_ROWS} ORDER BY {_KEY}"):
                 yield self._evaluation(row)
 
-    def blocks(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[Block]:
+    def blocks(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[ScoreColumn]:
         """The scores of these spaces, or of a few architectures, as columns."""
         if self._columns and among is None:
             wanted = set(spaces)
@@ -293,7 +293,7 @@ class Store:
             except (TypeError, ValueError) as error:  # a text where a number belongs
                 raise self.damaged(error) from None
             flags = {place: flag for place, (_, _, flag) in enumerate(rows) if flag}
-            yield Block(key, seed, tuple(choices for choices, _, _ in rows), values, flags)
+            yield ScoreColumn(key, seed, tuple(choices for choices, _, _ in rows), values, flags)
 
     def rows(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[StoredRow]:
         """The scores of these spaces as plain values, in one sweep; or only those of a few architectures."""
@@ -364,7 +364,7 @@ class Store:
 
     # --- columns of a packed store -----------------------------------------------------
 
-    def _read_columns(self) -> list[Block]:
+    def _read_columns(self) -> list[ScoreColumn]:
         """Those of a packed store; its `scores` are empty until someone asks for them one by one."""
         if self._pragma("user_version") != PACKED_VERSION:
             return []
@@ -383,7 +383,7 @@ class Store:
         with self._sentences():
             settings = dict(self._db.execute("SELECT id, text FROM settings"))
             sources = dict(self._db.execute("SELECT fingerprint, source FROM data"))
-        alike: dict[Key, list[Block]] = {}
+        alike: dict[Key, list[ScoreColumn]] = {}
         for block in self._columns:
             alike.setdefault(block.key, []).append(block)
         groups = []
@@ -481,7 +481,7 @@ def pack(store: Store, path: Path) -> None:
         packed.replace(path)
 
 
-def _write_columns(db: sqlite3.Connection, blocks: Iterable[Block]) -> None:
+def _write_columns(db: sqlite3.Connection, blocks: Iterable[ScoreColumn]) -> None:
     for statement in PACKED_SCHEMA:
         db.execute(statement)
     db.execute("BEGIN")
@@ -497,12 +497,12 @@ def _write_columns(db: sqlite3.Connection, blocks: Iterable[Block]) -> None:
     db.execute(f"PRAGMA user_version = {PACKED_VERSION}")
 
 
-def _block(row: tuple[Any, ...], lists: Mapping[int, tuple[str, ...]]) -> Block:
+def _block(row: tuple[Any, ...], lists: Mapping[int, tuple[str, ...]]) -> ScoreColumn:
     *key, seed, pool, numbers, flags = row
     choices = lists[pool]
     bits = np.frombuffer(numbers, dtype=np.uint8).reshape(8, len(choices))
     values = np.ascontiguousarray(bits.T).view("<f8").ravel()
-    return Block(tuple(key), seed, choices, values, {int(at): str(why) for at, why in json.loads(flags).items()})
+    return ScoreColumn(tuple(key), seed, choices, values, {int(at): str(why) for at, why in json.loads(flags).items()})
 
 
 def shipped() -> dict[str, Path]:
