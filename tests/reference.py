@@ -358,7 +358,7 @@ class _Values(TorchFunctionMode):
 
 
 def channel_metrics(model: nn.Module, x: Tensor) -> dict[str, float]:
-    """`near` by singular values, `meco` by eigenvalues, of the normalised values as matrices (rows, channels)."""
+    """`near` by squared singular values, `meco` by eigenvalues, of the normalised values as matrices (rows, channels)."""
     seen = _Values()
     with seen:
         f = double(model)(x.double())
@@ -383,7 +383,7 @@ def channel_metrics(model: nn.Module, x: Tensor) -> dict[str, float]:
     near = meco = 0.0
     for X in matrices:
         s = np.linalg.svd(X, compute_uv=False)
-        p = s[s > 1e-7 * s.max()] / s[s > 1e-7 * s.max()].sum()
+        p = s[s > 1e-7 * s.max()] ** 2 / (s**2).sum()
         near += float(np.exp(-np.sum(p * np.log(p)))) if s.max() > 0 else 0.0
         meco += float(np.linalg.eigvalsh(X.T @ X / len(X))[0])
     return {"near": near, "meco": meco}
@@ -441,12 +441,13 @@ def _trainability(g_in: Tensor, g_out: Tensor) -> float:
     return 2 - s - 1 / (s + 1e-6)
 
 
-def zico(model: nn.Module, x: Tensor, y: Tensor, parts: int = 4) -> float:
+def zico(model: nn.Module, x: Tensor, y: Tensor) -> float:
     """Every layer's gradient from its own inputs and output gradients, one part of the rows at a time."""
     net, seen = double(model), _Values()
     with seen:
         f = net(x.double())
-    if len(x) < parts or not f.isfinite().all():
+    parts = min(8, len(x))
+    if parts == 1 or not f.isfinite().all():
         raise ValueError("no parts")
     F.cross_entropy(f, y).backward()
     gradients: dict[nn.Parameter, Tensor] = {}

@@ -25,7 +25,7 @@ Loss = Literal["cross_entropy", "mse"]
 SAME = {"float32": 1e-4, "float64": 1e-10}  # outputs that differ by roundings
 STEP, AGREE = 1e-5, 1e-2  # of a finite difference along θ, and how well a double backward must agree with it
 FLAT = 1e-3  # a variance below this part of ε
-PARTS = 4  # of the batch, whose gradients ZiCo compares
+PARTS = 8  # of the batch, whose gradients ZiCo compares; a smaller batch has one for each sample
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -207,8 +207,8 @@ class Measurement:
         if "fisher" in self.needs:
             fisher = sums
         by_part = None
-        parts = PartGradients(PARTS)
-        if "parts" in self.needs and self.m >= PARTS:
+        parts = PartGradients(min(PARTS, self.m))
+        if "parts" in self.needs:
             by_part = parts
         asked: dict[str, Any] = {"fisher": fisher, "by_part": by_part}
         asked["names"] = [n for n in self.tape.parameters if n in self.theta]

@@ -15,20 +15,17 @@ from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, need
 
 
 def near(at: Measurement) -> Value:
-    """Σ over batch norms of exp(−Σ_k p_k log p_k), p = σ / Σσ of the singular values σ of their outputs (mhw, C).
+    """Σ over batch norms of exp(−Σ_k p_k log p_k), p = λ / Σλ of the eigenvalues λ of G.
 
-    The paper takes the values before and after each activation, and of a convolution as many rows as columns; here
-    it is the values before it, all rows.
+    The paper takes singular values, √λ, in the place of λ: then the many small ones, which a finite batch has anyway,
+    count nearly as much as the large. It also takes the values after each activation.
     """
-    total = 0.0
-    for spectra in _spectra(at):
-        total += float(np.exp(entropies(np.sqrt(spectra))).sum())
-    return at.with_doubt(total, _outside(at))
+    return at.with_doubt(sum(float(np.exp(entropies(s)).sum()) for s in _spectra(at)), _outside(at))
 
 
 def meco(at: Measurement) -> Value:
     """Σ over batch norms of λ_min(G). The paper takes every module's output on one image, and adds those up."""
-    return at.with_doubt(sum(float(spectra[:, 0].sum()) for spectra in _spectra(at)), _outside(at))
+    return at.with_doubt(sum(float(s[:, 0].sum()) for s in _spectra(at)), _outside(at))
 
 
 def entropies(spectra: np.ndarray) -> np.ndarray:
@@ -76,8 +73,10 @@ def _outside(at: Measurement) -> str:
 
 
 CHANNELS = (
-    Metric("near", "Σ_norms exp(−Σ_k p_k log p_k), p = σ / Σσ", "NEAR (Husistein et al. 2025)", True, needs("features"),
-           near, "The effective rank of what batch norms give, σ its singular values, added up."),
+    Metric("near", "Σ_norms exp(−Σ_k p_k log p_k), p = λ / Σλ", "after NEAR (Husistein et al. 2025)", True,
+           needs("features"), near,
+           "The effective rank of what batch norms give, λ the eigenvalues of their channels' correlations, added up.",
+           version=2),
     Metric("meco", "Σ_norms λ_min(⟨x̂ x̂ᵀ⟩)", "MeCo (Jiang et al. 2023)", True, needs("features"), meco,
            "The smallest eigenvalue of the correlations of a batch norm's channels, added up; over the whole batch."),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from initio.autodiff.record import Layer, NoTangentError, Tape, record
 from initio.autodiff.weighted import plus
 from initio.errors import InputError
 from initio.kernels.empirical import is_weight
-from initio.metrics.base import PARTS, Measurement, Metric, UndefinedValue, Value, needs
+from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
 
 LIPSCHITZ = math.sqrt(2)  # ‖softmax(f) − e_y‖ <= √2: γ of the cross-entropy
 
@@ -119,11 +119,11 @@ def fisher(at: Measurement) -> Value:
 def zico(at: Measurement) -> Value:
     """Σ over weights W of log Σ_w mean|g_w| / std(g_w), mean and deviation over parts of the batch.
 
-    The paper takes two batches; here it is four parts of one, from one pass whose batch statistics they share. Entries
+    The paper takes two batches; here it is eight parts of one, from one pass whose batch statistics they share. Entries
     that do not change from part to part do not count, as published.
     """
-    if at.m < PARTS:
-        raise UndefinedValue(f"the batch cannot be divided into {PARTS} parts")
+    if at.m == 1:
+        raise UndefinedValue("a batch of one has no parts to compare")
     _ = at.g
     total = 0.0
     for name, g in at.loss_pass.by_part.items():
@@ -259,5 +259,5 @@ GRADIENTS = (
            "What removing channels would cost, to second order, weighted by each channel's weights as published."),
     Metric("zico", "Σ_layers log Σ_w mean|g_w| / std(g_w)", "ZiCo (Li et al. 2023)", True,
            needs("labels", "gradients", "parts"), zico,
-           "How alike the gradients of four parts of the batch are, which share its statistics."),
+           "How alike the gradients of eight parts of the batch are, which share its statistics.", version=2),
 )  # fmt: skip
