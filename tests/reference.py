@@ -358,7 +358,7 @@ class _Values(TorchFunctionMode):
 
 
 def channel_metrics(model: nn.Module, x: Tensor) -> dict[str, float]:
-    """`near` by squared singular values, `meco` by eigenvalues, of the normalised values as matrices (rows, channels)."""
+    """`near` by squared singular values, `meco` by eigenvalues, of normalised values as matrices (rows, channels)."""
     seen = _Values()
     with seen:
         f = double(model)(x.double())
