@@ -26,13 +26,13 @@ from scipy.stats import rankdata
 from initio.files import add_line, whole_lines
 from initio.searches import Problem
 from initio.searches.base import decode_step, encode_step
-from initio.searches.methods.nasi import Measured, Nasi, NasiFit, design, log, penalised, regress, sharing
+from initio.searches.methods.nasi_fit import Measured, NasiFit, TraceFit, design, log, penalised, regress, sharing
 from initio.spaces import get_space
 from studies.nasi_quality import MODES, PUBLISHED, Table, digest, problem_of, table_of
 
 SEED = 777  # of the measured architectures, which no search of the tables has
 CANDIDATES = 5000  # of a space that is too large to be listed
-RIDGE = Nasi.ridge
+RIDGE = NasiFit.ridge
 NU: dict[str, Callable[[np.ndarray], float]] = {
     "none": lambda T: float("inf"),
     "median": lambda T: float(np.median(T)),
@@ -70,7 +70,7 @@ class Rule:
             sums = regress(X, FITTED[self.fitted](R)[None], RIDGE)
             return sums.of(candidates)[0], sums.predicted
         sums = regress(X, np.array([log(T_c), log(T - T_c)]), RIDGE)
-        return NasiFit(sums, self.mu, nu).of(candidates), sums.predicted
+        return TraceFit(sums, self.mu, nu).of(candidates), sums.predicted
 
 
 PARTS = "log T_c and log T_o"
@@ -125,7 +125,7 @@ def step_of(problem: Problem, number: int) -> Measured:
     import torch
 
     torch.set_num_threads(1)
-    return Nasi().step(problem, SEED, number)
+    return NasiFit().step(problem, SEED, number)
 
 
 def world(problem: Problem, table: Table, steps: list[Measured]) -> World:

@@ -31,8 +31,8 @@ from initio.networks.cost import count
 from initio.records import Architecture
 from initio.runs.search import make_problem, make_search
 from initio.searches import Problem, drive
-from initio.searches.methods.literal import LiteralNasi
-from initio.searches.methods.nasi import Measured, Nasi
+from initio.searches.methods.nasi import Nasi
+from initio.searches.methods.nasi_fit import Measured, NasiFit
 from initio.searches.traces import whole_trace
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
@@ -102,18 +102,18 @@ def problem_of(space: str, mode: str, data: Path, *, channels: int | None = None
     return make_problem(space, spec, labels=labels, channels=channels, batch_size=batch_size)  # type: ignore[arg-type]
 
 
-def default_of(space: str) -> Nasi:
+def default_of(space: str) -> NasiFit:
     """What `initio search SPACE` runs."""
-    method = make_search("nasi", get_space(space), {})
-    assert isinstance(method, Nasi)
+    method = make_search("nasi-fit", get_space(space), {})
+    assert isinstance(method, NasiFit)
     return method
 
 
-def literal_of(space: str, steps: int, nu: str | None = None) -> LiteralNasi:
-    """What `initio search SPACE --method nasi-literal` runs."""
+def literal_of(space: str, steps: int, nu: str | None = None) -> Nasi:
+    """What `initio search SPACE --method nasi` runs."""
     given = {"steps": steps, "nu": nu}
-    method = make_search("nasi-literal", get_space(space), {k: v for k, v in given.items() if v is not None})
-    assert isinstance(method, LiteralNasi)
+    method = make_search("nasi", get_space(space), {k: v for k, v in given.items() if v is not None})
+    assert isinstance(method, Nasi)
     return method
 
 
@@ -167,7 +167,7 @@ REPEAT = 1000
 Answer = list[int] | float  # the choices of a search, or a trace
 
 
-def solve(space: str, methods: dict[str, Nasi | LiteralNasi], data: Path, job: Job) -> tuple[dict[Job, Answer], float]:
+def solve(space: str, methods: dict[str, NasiFit | Nasi], data: Path, job: Job) -> tuple[dict[Job, Answer], float]:
     """The answer of one job, those that cost nothing more, and the seconds."""
     import torch
 
@@ -226,7 +226,7 @@ class Study:
     """All jobs of one space, answered once."""
 
     space: str
-    methods: dict[str, Nasi | LiteralNasi]
+    methods: dict[str, NasiFit | Nasi]
     data: Path
     journal: Journal
     jobs: int
@@ -290,7 +290,7 @@ def main(words: Sequence[str] | None = None) -> None:
     table = table_of(space, options.data)
     seeds = range(options.seeds)
     default = default_of(space.name)
-    methods: dict[str, Nasi | LiteralNasi] = {"default": default}
+    methods: dict[str, NasiFit | Nasi] = {"default": default}
     methods[ALL_PARAMETERS] = replace(default, counted="all", nu="none")
     shot1 = isinstance(space, NB1Shot1Space)
     steps = (100 if shot1 else 200) if options.literal_steps is None else options.literal_steps

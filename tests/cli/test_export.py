@@ -22,7 +22,7 @@ CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool
 def run_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "result.json").write_text(to_json(SearchResult("nasi", "nb201", 0, (NB201.parse(CELL),))))
+    (folder / "result.json").write_text(to_json(SearchResult("nasi-fit", "nb201", 0, (NB201.parse(CELL),))))
     return folder
 
 

@@ -68,8 +68,8 @@ def test_a_run_in_a_space_of_ones_own_is_read_again(folder: Path, capsys: pytest
 
 
 def test_a_list_of_cells_is_searched_by_training_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["search", "zoo", "--method", "nasi"]) == 2
-    assert "nasi does not search zoo: choose one of nb201" in capsys.readouterr().err
+    assert main(["search", "zoo", "--method", "nasi-fit"]) == 2
+    assert "nasi-fit does not search zoo: choose one of nb201" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize(("method", "nu"), [("nasi", "geometric"), ("nasi-literal", "adaptive")])
+@pytest.mark.parametrize(("method", "nu"), [("nasi-fit", "geometric"), ("nasi", "adaptive")])
 @pytest.mark.parametrize(("restarts", "after"), [("1", "2"), ("2", "6")])  # steps: the second time in the last restart
 def test_a_killed_search_resumes_to_the_same_answer(
     method: str, nu: str, restarts: str, after: str, tmp_path: Path
@@ -86,7 +86,7 @@ def test_a_killed_search_resumes_to_the_same_answer(
     [
         (["nosuchspace"], "there is no search space 'nosuchspace'"),
         (["nb201", "--nu", "banana"], "nu must be 'none', 'geometric', 'adaptive', 'fixed' or a positive number, not"),
-        (["nb201", "--method", "nasi-literal", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
+        (["nb201", "--method", "nasi", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
         (["--max-params", "1"], "no architecture of darts was found that has at most 1 parameters: the smallest has"),
         (["nb201", "--max-latency", "fast"], "--max-latency: expected a time such as 20ms or 0.5s, got 'fast'"),
@@ -101,10 +101,10 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["--counted", "some"], "--counted: expected one of 'chosen', 'all', got 'some' (see"),
         (["nb201", "--mu", "nan"], "mu must be a number of at least 0, not nan"),
         (["nb201", "--mu", "inf"], "mu must be a number of at least 0, not inf"),
-        (["nb101", "--method", "nasi-literal"], "nb101 has no supernet"),
-        (["nb101", "--method", "nasi-literal", "--restarts", "2"], "nb101 has no supernet"),
-        (["nb201", "--queries", "5"], "queries is not an option of nasi: it trains nothing"),
-        (["nb201", "--metric", "grad"], "--metric is not an option of initio search with nasi"),
+        (["nb101", "--method", "nasi"], "nb101 has no supernet"),
+        (["nb101", "--method", "nasi", "--restarts", "2"], "nb101 has no supernet"),
+        (["nb201", "--queries", "5"], "queries is not an option of nasi-fit: it trains nothing"),
+        (["nb201", "--metric", "grad"], "--metric is not an option of initio search with nasi-fit"),
         (["nb201", "--method", "random", "--data", "digits", "--pool", "5"], "pool is not an option of random"),
         (
             ["nb201", "--method", "random", "--data", "digits", "--labels", "random"],
@@ -118,8 +118,8 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["nb201", "--out", ""], "--out needs the folder of a run, not an empty name"),
         (["nb201", "--resume", "run"], "--resume goes on with the run's own settings: leave out --space"),
         (["--resume", "run", "--steps", "4"], "--resume goes on with the run's own settings: leave out --steps"),
-        (["nb201", "--nu-0", "-1", "--method", "nasi-literal"], "nu_0 must be a positive number, not -1.0"),
-        (["nb201", "--nu-0", "5"], "--nu-0 is not an option of initio search with nasi"),
+        (["nb201", "--nu-0", "-1", "--method", "nasi"], "nu_0 must be a positive number, not -1.0"),
+        (["nb201", "--nu-0", "5"], "--nu-0 is not an option of initio search with nasi-fit"),
         (["mlp", "--method", "lambda-min", "--restarts", "2"], "restarts is not an option of lambda-min"),
         (["mlp", "--method", "lambda-min", "--max-params", "2k"], "max_params is not an option of lambda-min"),
         (["nb201", "--max-params", "lots"], "--max-params: expected an amount such as 4M"),
@@ -130,7 +130,7 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["nb201", "--channels", "0"], "channels must be a whole number of at least 1, not 0"),
         (["nb201", "--pixels", "0"], "pixels must be at least 1, not 0"),
         (["nb201", "--depth", "3"], "--depth is an option of mlp, not of nb201"),
-        (["mlp"], "nasi does not search mlp-10: choose one of nb201"),
+        (["mlp"], "nasi-fit does not search mlp-10: choose one of nb201"),
         (["nb201", "--method", "lambda-min"], "lambda-min does not search nb201: choose mlp"),
         (["nb1shot1-s2", "--channels", "2"], "channels must be at least 3 for this cell's concatenation, not 2"),
         (
@@ -216,7 +216,7 @@ def test_a_finished_run_is_shown_and_not_searched_again(tmp_path: Path, capsys: 
     assert f"initio show '{folder}'" in first  # can be pasted
     assert main(["show", str(folder)]) == 0
     shown = capsys.readouterr().out
-    for fact in ("method +nasi", "seed +0", "why +largest predicted R", "cost +4 scorings", "settings .*steps 4"):
+    for fact in ("method +nasi-fit", "seed +0", "why +largest predicted R", "cost +4 scorings", "settings .*steps 4"):
         assert re.search(f"^{fact}", shown, flags=re.MULTILINE)
 
 
@@ -228,7 +228,7 @@ def test_a_run_keeps_the_settings_of_its_start(tmp_path: Path, monkeypatch: pyte
     run.result_path.unlink()
     run.steps_path.write_bytes(b"")
     monkeypatch.setattr("initio.spaces.nb201.NB201Space.sizes", Sizes(Size(16, 5), scoring=Size(16, 2, 16)))
-    monkeypatch.setattr("initio.searches.methods.nasi.Nasi.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
+    monkeypatch.setattr("initio.searches.methods.nasi_fit.NasiFit.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
     assert main(["search", "--resume", str(run.folder)]) == 0
     assert run.result() == first
     assert run.plan().versions["initio"]
@@ -301,7 +301,7 @@ def test_an_interrupted_search_says_how_to_go_on(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("initio.searches.methods.nasi.Nasi.step", interrupt)
+    monkeypatch.setattr("initio.searches.methods.nasi_fit.NasiFit.step", interrupt)
     assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "my run")]) == 130
     said = capsys.readouterr().err
     assert f"run in {tmp_path / 'my run'}" in said
@@ -314,23 +314,23 @@ def test_the_demo_is_the_search_without_options(
 ) -> None:
     calls: list[tuple[object, ...]] = []
 
-    def search(space: str = "darts", method: str = "nasi", data: str = "noise", **more: object) -> str:
+    def search(space: str = "darts", method: str = "nasi-fit", data: str = "noise", **more: object) -> str:
         calls.append((space, method, data, more["seed"], more["folder"]))
         return "the result"
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("initio.runs.search.search", search)
-    folder = Path("runs", "darts-nasi-seed3" + "-2" * taken)
+    folder = Path("runs", "darts-nasi-fit-seed3" + "-2" * taken)
     if taken:
-        Path("runs", "darts-nasi-seed3").mkdir(parents=True)
+        Path("runs", "darts-nasi-fit-seed3").mkdir(parents=True)
     for command in ("demo", "search"):
         assert main([command, "--seed", "3"]) == 0
-    assert calls == [("darts", "nasi", "noise", 3, folder)] * 2
+    assert calls == [("darts", "nasi-fit", "noise", 3, folder)] * 2
     assert f"the result\nrun     {folder}  (draw it again: initio show {folder})" in capsys.readouterr().out
 
 
 def test_nothing_is_chosen_when_every_reward_is_undone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["search", "nb201", *SMALL, "--method", "nasi-literal", "--nu", "1e-9", "--out", str(tmp_path / "run")]
+    argv = ["search", "nb201", *SMALL, "--method", "nasi", "--nu", "1e-9", "--out", str(tmp_path / "run")]
     assert main(argv) == 2
     assert "no step has a gradient, so all architectures are equally probable" in capsys.readouterr().err
     assert not RunFolder(tmp_path / "run").finished

@@ -159,7 +159,7 @@ def test_every_setting_of_the_one_search_is_an_option(tmp_path: Path, capsys: py
     ("more", "sentence"),
     [
         (["--search", "hnass"], "there is no search 'hnass': did you mean 'hnas'?"),
-        (["--search", "nasi"], "nasi does not learn from trainings"),
+        (["--search", "nasi-fit"], "nasi-fit does not learn from trainings"),
         (["--search", "random", "--metric", "trace"], "--metric is not an option of random, rea"),
         (["--seeds", "0"], "--seeds must be at least 1, not 0"),
         (["--queries", "0"], "the number of queries must be at least 1, not 0"),

@@ -7,12 +7,15 @@ import initio
 from initio.errors import InputError
 from initio.records import encode
 from initio.runs.folder import RunFolder, RunPlan, load
+from initio.runs.search import resume_run
 from initio.searches import Limits, SearchResult
-from initio.searches.methods.nasi import Measured
+from initio.searches.methods.nasi_fit import Measured
 from initio.spaces import NB201
 
 ARCH = NB201.architecture(3, 1, 0, 0, 2, 4)
-PLAN = RunPlan("nb201", "nasi", "noise", 3, "true", 64, 1, Limits(max_params=9), {"steps": 2, "nu": "none"}, pixels=16)
+PLAN = RunPlan(
+    "nb201", "nasi-fit", "noise", 3, "true", 64, 1, Limits(max_params=9), {"steps": 2, "nu": "none"}, pixels=16
+)
 STEPS = [Measured(0, float("inf"), ARCH, 0.5), Measured(1, None, ARCH, flag="no gradient", restart=1)]
 KINDS = (Measured,)
 
@@ -21,7 +24,7 @@ def test_a_run_is_started_and_finished(tmp_path: Path) -> None:
     run = RunFolder.start(tmp_path / "deep" / "run", PLAN)
     for step in STEPS:
         run.append(step, 2.0)
-    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,), tuple(STEPS)))
+    run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,), tuple(STEPS)))
     again = RunFolder.open(run.folder)
     assert again.plan() == PLAN
     assert again.steps(KINDS) == STEPS
@@ -97,7 +100,7 @@ def test_a_loaded_run_builds_a_plain_module(tmp_path: Path) -> None:
     run = RunFolder.start(tmp_path / "run", PLAN)
     with pytest.raises(InputError, match="is not finished: go on with `initio search --resume"):
         load(run.folder)
-    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,)))
+    run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
     found = initio.load(run.folder)
     assert found.best == ARCH
     assert found.build(classes=7, channels=4, cells=1).classifier.out_features == 7
@@ -105,7 +108,7 @@ def test_a_loaded_run_builds_a_plain_module(tmp_path: Path) -> None:
 
 def test_a_newer_result_is_refused(tmp_path: Path) -> None:
     run = RunFolder.start(tmp_path / "run", PLAN)
-    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,)))
+    run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
     document = json.loads(run.result_path.read_text()) | {"version": 99}
     run.result_path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="result.json has format version 99"):
@@ -114,9 +117,28 @@ def test_a_newer_result_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_of_an_earlier_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
     run = RunFolder.start(tmp_path / "run", PLAN)
-    run.finish(SearchResult("nasi", "nb201", 3, (ARCH,)))
+    run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
     for path, kind in ((run.result_path, "search result"), (run.plan_path, "run")):
         path.write_text(json.dumps({"initio": kind, "version": 1, "trace": []}))
     for read in (run.plan, run.result):
         with pytest.raises(InputError, match="format version 1, .* does not read any more: run the search again"):
             read()
+
+
+def test_runs_from_before_the_searches_had_their_names_are_read_right(tmp_path: Path) -> None:
+    """`nasi` was the fit, and `nasi-literal` Algorithm 1: what they were asked says which is which."""
+    for was, now, settings in (
+        ("nasi", "nasi-fit", {"steps": 4, "ridge": 1.0}),
+        ("nasi-literal", "nasi", {"steps": 3, "nu": "50"}),
+        ("nasi", "nasi", {"steps": 3, "nu": "50"}),
+    ):
+        size = {"channels": 2, "cells": 1, "pixels": 8, "batch_size": 8}
+        folder = tmp_path / f"{was}-{now}"
+        whole = initio.search("nb201", now, folder=folder, **settings, **size)
+        for path in (folder / "run.json", folder / "result.json"):
+            path.write_text(path.read_text().replace(f'"method": "{now}"', f'"method": "{was}"'))
+        assert json.loads((folder / "run.json").read_text())["method"] == was
+        assert load(folder) == whole
+        (folder / "result.json").unlink()
+        assert initio.search("nb201", now, folder=folder, resume=True, **settings, **size) == whole
+        assert resume_run(folder).method == now

@@ -11,7 +11,7 @@ from initio.data import load
 from initio.records import from_json, to_json
 from initio.runs.search import make_search
 from initio.searches import SearchResult, Trained
-from initio.searches.methods.nasi import Nasi
+from initio.searches.methods.nasi_fit import NasiFit
 
 TINY: dict[str, Any] = {"channels": 2, "cells": 1, "pixels": 8, "batch_size": 8}
 QUICK: dict[str, Any] = {**TINY, "queries": 2, "epochs": 1}
@@ -19,13 +19,15 @@ QUICK: dict[str, Any] = {**TINY, "queries": 2, "epochs": 1}
 
 @pytest.fixture(scope="module")
 def result() -> SearchResult:
-    return initio.search("nb201", "nasi", seed=1, steps=5, **TINY)
+    return initio.search("nb201", "nasi-fit", seed=1, steps=5, **TINY)
 
 
 def test_a_name_and_an_object_are_the_same_search(result: SearchResult) -> None:
-    assert initio.search("nb201", Nasi(steps=5), seed=1, **TINY) == result
+    assert initio.search("nb201", NasiFit(steps=5), seed=1, **TINY) == result
     size = {name: TINY[name] for name in ("channels", "cells", "batch_size")}
-    assert initio.search(initio.get_space("nb201"), "nasi", load("noise", pixels=8), seed=1, steps=5, **size) == result
+    assert (
+        initio.search(initio.get_space("nb201"), "nasi-fit", load("noise", pixels=8), seed=1, steps=5, **size) == result
+    )
 
 
 def test_a_result_builds_prints_and_tabulates(result: SearchResult) -> None:
@@ -50,13 +52,13 @@ def test_a_table_without_pandas_is_one_sentence(result: SearchResult, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"method": "nasi", "stepz": 4}, "stepz is not a setting of nasi: did you mean 'steps'?"),
-        ({"method": "nasi", "steps": "4"}, "field 'steps' must be of type int, not '4'"),
-        ({"method": Nasi(), "steps": 4}, "steps is a setting of the method: give it to Nasi"),
-        ({"method": Nasi}, "the method must be a name or a search such as Nasi"),
+        ({"method": "nasi-fit", "stepz": 4}, "stepz is not a setting of nasi-fit: did you mean 'steps'?"),
+        ({"method": "nasi-fit", "steps": "4"}, "field 'steps' must be of type int, not '4'"),
+        ({"method": NasiFit(), "steps": 4}, "steps is a setting of the method: give it to NasiFit"),
+        ({"method": NasiFit}, "the method must be a name or a search such as Nasi"),
         ({"method": "magic"}, "there is no search 'magic'"),
         ({"method": "initio.errors:InputError"}, "is not a search: derive its class from initio.Search"),
-        ({"method": "nasi", "queries": 4}, "queries is not an option of nasi: it trains nothing"),
+        ({"method": "nasi-fit", "queries": 4}, "queries is not an option of nasi-fit: it trains nothing"),
         (
             {"method": "lambda-min", "space": "mlp", "limits": {"max_params": 4}},
             "max_params is not an option of lambda-min: it keeps no limits",
@@ -74,11 +76,11 @@ def test_a_table_without_pandas_is_one_sentence(result: SearchResult, monkeypatc
             "mlp-3 has 50 architectures: the pool cannot have 51",
         ),
         ({"method": "hnas", "data": "digits", "channels": 0}, "channels must be a whole number of at least 1, not 0"),
-        ({"method": "nasi", "channels": 0}, "channels must be a whole number of at least 1, not 0"),
-        ({"method": "nasi", "limits": {"max_parms": 4}}, "max_parms is not a limit: did you mean 'max_params'?"),
+        ({"method": "nasi-fit", "channels": 0}, "channels must be a whole number of at least 1, not 0"),
+        ({"method": "nasi-fit", "limits": {"max_parms": 4}}, "max_parms is not a limit: did you mean 'max_params'?"),
         ({"method": "robust", "data": "digits", "restarts": 2}, "restarts is not an option of robust"),
-        ({"method": "nasi", "resume": True}, "to resume a search, say in which folder its run is"),
-        ({"method": "nasi", "data": load("digits"), "pixels": 8}, "pixels is an option for data by name"),
+        ({"method": "nasi-fit", "resume": True}, "to resume a search, say in which folder its run is"),
+        ({"method": "nasi-fit", "data": load("digits"), "pixels": 8}, "pixels is an option for data by name"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_what_makes_no_sense_is_refused(arguments: dict[str, Any], sentence: str
 def test_the_literal_estimator_has_the_published_settings_of_its_space(
     space: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    used = make_search("nasi-literal", initio.get_space(space), given).settings()
+    used = make_search("nasi", initio.get_space(space), given).settings()
     assert {name: used[name] for name in expected} == expected
 
 

@@ -28,15 +28,15 @@ from initio.searches import (
     drive,
     find_search,
 )
-from initio.searches.methods.nasi import Nasi
+from initio.searches.methods.nasi_fit import NasiFit
 from initio.spaces import NB201, NetworkSettings, get_space
 
 OWN = "examples.own_search:Mine"
 NAMES = [*SEARCHES, OWN]
 DOCS = Path(__file__).parents[2] / "docs" / "searches.md"
 SMALL: dict[str, dict[str, Any]] = {  # settings that make a run short
-    "nasi": {"steps": 4},
-    "nasi-literal": {"steps": 3, "nu": "50"},
+    "nasi-fit": {"steps": 4},
+    "nasi": {"steps": 3, "nu": "50"},
     "eigen-darts": {"width": 8, "samples": 60, "steps": 4, "batch": 8},
     "te-nas": {"images": 2, "width": 1, "prunes": 3},
 }
@@ -68,7 +68,7 @@ def count(problem: Problem, arch: Architecture) -> int:
 
 def search_for(name: str) -> Search[Any]:
     if name == "restarts":
-        return Restarts(Nasi(steps=3), restarts=2, repeats=2)
+        return Restarts(NasiFit(steps=3), restarts=2, repeats=2)
     return find_search(name)(**SMALL.get(name, {}))
 
 
@@ -109,7 +109,7 @@ def test_any_prefix_of_the_steps_resumes_to_the_same_result(name: str) -> None:
 
 @each
 def test_steps_and_results_survive_json(name: str) -> None:
-    result = replace(whole(name)[0], method={"restarts": "nasi"}.get(name, name))
+    result = replace(whole(name)[0], method={"restarts": "nasi-fit"}.get(name, name))
     again = from_json(SearchResult, to_json(result))
     assert again == result
     assert [type(step) for step in again.steps] == [type(step) for step in result.steps]
@@ -164,6 +164,8 @@ def test_it_goes_by_its_name_and_is_documented(name: str) -> None:
 def test_a_name_that_nobody_has() -> None:
     with pytest.raises(InputError, match="there is no search 'nassi': did you mean 'nasi'?"):
         find_search("nassi")
+    with pytest.raises(InputError, match="the search 'nasi-literal' is called 'nasi' now"):
+        find_search("nasi-literal")
 
 
 def steps_told(steps: Sequence[SearchStep]) -> list[str]:

@@ -13,8 +13,8 @@ from initio.networks.cost import count
 from initio.records import Architecture
 from initio.searches import Limits, Problem, drive
 from initio.searches.limits import Stopwatch, forward_seconds
-from initio.searches.methods.literal import LiteralNasi
 from initio.searches.methods.nasi import Nasi
+from initio.searches.methods.nasi_fit import NasiFit
 from initio.searches.problem import climb
 from initio.spaces import DARTS, NB201, NetworkSettings
 
@@ -49,8 +49,8 @@ def test_loose_limits_do_not_change_what_is_drawn() -> None:
     assert not loose.stopwatch.known
 
 
-@pytest.mark.parametrize("search", [Nasi(steps=12), LiteralNasi(steps=3)], ids=lambda search: search.name)
-def test_a_latency_limit_is_kept_with_few_measurements(search: Nasi | LiteralNasi) -> None:
+@pytest.mark.parametrize("search", [NasiFit(steps=12), Nasi(steps=3)], ids=lambda search: search.name)
+def test_a_latency_limit_is_kept_with_few_measurements(search: NasiFit | Nasi) -> None:
     problem = replace(PROBLEM, limits=Limits(max_latency=1.0), stopwatch=Pretended())
     problem.check()
     result = drive(search, problem, seed=0)
@@ -71,7 +71,7 @@ def test_a_latency_that_nothing_keeps_is_refused() -> None:
     with pytest.raises(InputError, match="takes .* ms a forward pass here, not at most 1e-06 ms"):
         impossible.check()
     with pytest.raises(InputError, match="none of the architectures that were tried has at most"):
-        drive(Nasi(steps=3), impossible, seed=0)
+        drive(NasiFit(steps=3), impossible, seed=0)
 
 
 def test_a_time_is_positive_kept_and_leaves_the_threads_alone() -> None:

@@ -7,15 +7,15 @@ import pytest
 from initio.data import load
 from initio.errors import InputError
 from initio.searches import Problem, SearchResult, SearchStep, drive
-from initio.searches.methods.literal import LiteralNasi
-from initio.searches.methods.nasi import Measured, Nasi
+from initio.searches.methods.nasi import Nasi
+from initio.searches.methods.nasi_fit import Measured, NasiFit
 from initio.searches.restarts import Finalist, Restarts, derived, stability, steps_of_restart
 from initio.spaces import NB201, NetworkSettings
 
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
 A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1)
-PLAIN = Nasi(counted="all", nu="none")  # the objective is T itself
-SEARCHES = [Nasi(steps=4), LiteralNasi(steps=3)]
+PLAIN = NasiFit(counted="all", nu="none")  # the objective is T itself
+SEARCHES = [NasiFit(steps=4), Nasi(steps=3)]
 
 
 def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Finalist:
@@ -27,7 +27,7 @@ def searched(restart: int, T: float) -> Measured:
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_every_restart_is_the_search_with_its_own_seed(search: Nasi | LiteralNasi) -> None:
+def test_every_restart_is_the_search_with_its_own_seed(search: NasiFit | Nasi) -> None:
     result = drive(Restarts(search, 2, repeats=2), PROBLEM, seed=5)
     for restart in range(2):
         alone = drive(search, PROBLEM, seed=derived(5, restart))
@@ -40,7 +40,7 @@ def test_every_restart_is_the_search_with_its_own_seed(search: Nasi | LiteralNas
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_the_rows_are_the_state(search: Nasi | LiteralNasi) -> None:
+def test_the_rows_are_the_state(search: NasiFit | Nasi) -> None:
     restarts = Restarts(search, 2, repeats=2)
     whole = drive(restarts, PROBLEM, seed=1)
     assert len(whole.steps) == restarts.n_steps(PROBLEM)
@@ -63,18 +63,18 @@ def test_one_large_trace_does_not_win_and_the_penalty_counts() -> None:
     assert Restarts(PLAIN, 2).ranking(rows)[0].architecture == B  # geometric mean 20, arithmetic 668
     rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, 4.0), finalist(1, B.choices, 8.0, 8.0)]
     assert Restarts(PLAIN, 2).ranking(rows)[0].architecture == B
-    strict = LiteralNasi(mu=2, nu="4")  # R = 8 − T above 4
+    strict = Nasi(mu=2, nu="4")  # R = 8 − T above 4
     assert Restarts(strict, 2).ranking(rows)[0].architecture == A
 
 
 def test_what_is_rewarded_decides() -> None:
     """A has the larger trace, B the larger part in its own operations."""
     rows = [searched(0, 1.0), finalist(0, A.choices, 4.0, share=0.1), finalist(1, B.choices, 2.0, share=0.9)]
-    assert Restarts(Nasi(nu="none"), 2).ranking(rows)[0].architecture == B
+    assert Restarts(NasiFit(nu="none"), 2).ranking(rows)[0].architecture == B
 
 
 def test_equal_objectives_go_to_the_more_frequent() -> None:
-    clipped = Nasi(mu=1, nu="3")
+    clipped = NasiFit(mu=1, nu="3")
     rows = [searched(0, 1.0), finalist(0, B.choices, 9.0), finalist(1, A.choices, 5.0), finalist(2, A.choices, 5.0)]
     assert Restarts(clipped, 3).ranking(rows)[0].architecture == A
 
@@ -87,7 +87,7 @@ def test_a_finalist_without_a_trace_comes_last() -> None:
 
 
 def test_finalists_are_measured_on_the_same_draws_once() -> None:
-    restarts = Restarts(Nasi(steps=4), 2, repeats=3)
+    restarts = Restarts(NasiFit(steps=4), 2, repeats=3)
     final = restarts.measure(PROBLEM, 0, A, [])
     assert restarts.measure(PROBLEM, 0, A, []) == final
     again = restarts.measure(replace(PROBLEM, batch_size=4), 0, A, [final])
@@ -97,16 +97,16 @@ def test_finalists_are_measured_on_the_same_draws_once() -> None:
 
 def test_stability_counts_agreement_choice_by_choice() -> None:
     rows = (finalist(0, A.choices, 2.0), finalist(1, B.choices, 1.0), finalist(2, A.choices, 2.0))
-    found = stability(SearchResult("nasi", "nb201", 0, (A,), rows))
+    found = stability(SearchResult("nasi-fit", "nb201", 0, (A,), rows))
     assert found is not None
     assert (found.restarts, found.same) == (3, 2)
     assert [count for _, count in found.agreeing] == [3, 3, 3, 3, 3, 2]
     assert found.mean == pytest.approx(17 / 18)
     assert "nor_conv_3x3" in found.agreeing[0][0]
-    assert stability(SearchResult("nasi", "nb201", 0, (A,))) is None
+    assert stability(SearchResult("nasi-fit", "nb201", 0, (A,))) is None
 
 
 @pytest.mark.parametrize("wrong", [{"restarts": 0}, {"repeats": 0}])
 def test_wrong_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match="must be at least 1, not 0"):
-        Restarts(Nasi(), **wrong)
+        Restarts(NasiFit(), **wrong)

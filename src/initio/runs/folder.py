@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any, ClassVar, TypeVar
 from initio.errors import InputError
 from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
+from initio.searches import name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
@@ -124,8 +125,9 @@ class RunFolder:
         return self.result_path.is_file()
 
     def plan(self) -> RunPlan:
-        """What was asked, as `start` wrote it."""
-        return from_json(RunPlan, read_text(self.plan_path), where=str(self.plan_path))
+        """What was asked, as `start` wrote it; the search has the name of today."""
+        plan = from_json(RunPlan, read_text(self.plan_path), where=str(self.plan_path))
+        return replace(plan, method=name_today(plan.method, plan.settings))
 
     def steps(self, kinds: Sequence[type[SearchStep]]) -> list[SearchStep]:
         """The steps so far; a last line that a crash left half-written is cut off."""

@@ -42,7 +42,7 @@ class SearchStarted:
 
 def search(
     space: Space | str = "darts",
-    method: Search[Any] | str = "nasi",
+    method: Search[Any] | str = "nasi-fit",
     data: Data | str = "noise",
     *,
     seed: int = 0,
@@ -86,7 +86,7 @@ def search(
         on_progress: hears what is under way: a `SearchStarted`, then `ScoringProgress`, `TrainingProgress` and notes.
         settings: fields of the method.
 
-    >>> result = search("nb201", "nasi", "noise", seed=0, steps=20, channels=2, cells=1, pixels=8)
+    >>> result = search("nb201", "nasi-fit", "noise", seed=0, steps=20, channels=2, cells=1, pixels=8)
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from initio.errors import InputError
 from initio.plugins import find
 from initio.searches.base import Search, SearchStep
 from initio.searches.driver import drive
@@ -15,8 +17,8 @@ from initio.searches.result import SearchResult
 
 METHODS = "initio.searches.methods"
 SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's own is named
+    "nasi-fit": f"{METHODS}.nasi_fit:NasiFit",
     "nasi": f"{METHODS}.nasi:Nasi",
-    "nasi-literal": f"{METHODS}.literal:LiteralNasi",
     "lambda-min": f"{METHODS}.lambda_min:LambdaMin",
     "eigen-darts": f"{METHODS}.eigen_darts:EigenDarts",
     "robust": f"{METHODS}.robust:Robust",
@@ -31,12 +33,22 @@ SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's 
     "eigen-nas": f"{METHODS}.ranking:EigenNas",
     "te-nas": f"{METHODS}.te_nas:TeNas",
 }
+RENAMED = {"nasi-literal": "nasi"}
 
 
 def find_search(name: str) -> type[Search[Any]]:
     """The class of a search: one of SEARCHES, of an installed package (`initio.searches`), or `package.module:Name`."""
+    if name in RENAMED:
+        raise InputError(f"the search {name!r} is called {RENAMED[name]!r} now")
     found: type[Search[Any]] = find("searches", name, SEARCHES)
     return found
+
+
+def name_today(method: str, settings: Mapping[str, object]) -> str:
+    """What the search of a kept run is called now: `nasi` was the fit, known by its `ridge`, beside `nasi-literal`."""
+    if method == "nasi" and "ridge" in settings:
+        return "nasi-fit"
+    return RENAMED.get(method, method)
 
 
 def steps_of(name: str) -> tuple[type[SearchStep], ...]:
@@ -59,5 +71,6 @@ __all__ = [
     "Trained",
     "drive",
     "find_search",
+    "name_today",
     "steps_of",
 ]

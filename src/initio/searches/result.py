@@ -146,11 +146,12 @@ class SearchResult:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SearchResult:
         """The inverse of `to_dict`; the method's own search knows the kinds of steps."""
-        from initio.searches import steps_of
+        from initio.searches import name_today, steps_of
 
         known = decode_fields(cls, data)
         if not known["chosen"]:
             raise InputError("nothing was chosen")
+        known["method"] = name_today(known["method"], known["settings"])
         steps = decode(list, data.get("steps"), "steps")
         if steps:
             kinds = steps_of(known["method"])

@@ -25,7 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+
+from initio.analysis.ranking import log_ranks
 
 FLOOR = 0.005  # of Λ: no metric is exact
 OWN = 4  # the exponent of q
@@ -74,11 +75,11 @@ def log_rank(values: np.ndarray, sign: int) -> np.ndarray | None:
     >>> log_rank(np.array([2.0, 2.0, 2.0]), 1) is None
     True
     """
-    defined = ~np.isnan(values)
-    if len(np.unique(values[defined])) < 2:
+    out = -log_ranks(-sign * values)
+    defined = ~np.isnan(out)
+    if len(np.unique(out[defined])) < 2:
         return None
-    out = np.full(len(values), np.nan)
-    out[defined] = standardised(-np.log(rankdata(-sign * values[defined]) / (defined.sum() + 1)))
+    out[defined] = standardised(out[defined])
     return out
 
 

@@ -1,0 +1,134 @@
+"""The training-free ranking: a few metrics with fixed signs, combined by their ranks alone.
+
+    value(a) = mean over members m of log(rank_m(a) / (n_m + 1)),    rank 1 for the worst of the n_m that have a value
+
+No weights, no accuracies, nothing fitted; the form is that of AZ-NAS (Lee and Ham, CVPR 2024). The logarithm makes it a
+soft "and": to be among the last by one member costs more than to be among the first by another gains, since a network
+fails by its weakest property. Equal values share the mean of their ranks. A member that is missing, or
+says the same of all, does not speak. An architecture is judged by the members that have a value for it; one for
+which more than half have none, as a network that no path leads through, ranks last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from initio.analysis.correlation import ranks
+from initio.errors import InputError
+
+DIGITS = 12  # of a logarithm: what is equal on paper is equal here
+
+
+@dataclass(frozen=True)
+class Member:
+    """A metric that has a say, and why."""
+
+    metric: str
+    sign: int  # 1 if larger is better, -1 if smaller is
+    reason: str
+
+
+MEMBERS = (
+    Member("meco", 1, "channels that do not repeat each other converge faster"),
+    Member("naswot", 1, "inputs that fall into different linear regions can be told apart"),
+    Member("flops", 1, "more computation holds more functions"),
+    Member("expressivity", 1, "features that fill many directions lose nothing of the input"),
+    Member("progressivity", 1, "every stage should add something to the one before"),
+    Member("trainability", 1, "a cell whose Jacobian has norm one lets signals pass both ways"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """n architectures in order.
+
+    Args:
+        values: (n,) larger is better; only their order means something, and only in this pool.
+        members: those that spoke, J of them.
+        votes: (n, J) the logarithm of each one's rank, NaN where it has no value.
+    """
+
+    values: np.ndarray
+    members: tuple[Member, ...]
+    votes: np.ndarray = field(repr=False)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The rows, the best first; equals in the order of the pool."""
+        return np.argsort(-self.values, kind="stable")
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """1 for the best; equals share the better place."""
+        _, place, count = np.unique(-self.values, return_inverse=True, return_counts=True)
+        places: np.ndarray = (1 + np.cumsum(count) - count)[place]
+        return places
+
+    @cached_property
+    def decided(self) -> tuple[str, ...]:
+        """For each architecture the member that moved it farthest from the middle, towards where it stands.
+
+        For one above the pool's mean value the member with its best rank, below it the one with its worst, both in
+        comparison with the member's mean. Empty where nobody spoke.
+        """
+        if not self.members:
+            return ("",) * len(self.values)
+        moved = np.nan_to_num(self.votes - np.nanmean(self.votes, axis=0))
+        towards = np.where(self.values >= self.values.mean(), 1.0, -1.0)
+        return self._names(moved * towards[:, None])
+
+    def between(self, a: int, b: int) -> str:
+        """The member that speaks most for the better one of two rows; empty where they are equal."""
+        if self.values[a] < self.values[b]:
+            a, b = b, a
+        apart = np.nan_to_num(self.votes[a] - self.votes[b])
+        if self.values[a] == self.values[b] or not apart.any():
+            return ""
+        return self._names(apart[None])[0]
+
+    def _names(self, strength: np.ndarray) -> tuple[str, ...]:
+        return tuple(self.members[j].metric for j in strength.round(DIGITS).argmax(axis=1))
+
+
+def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBERS) -> Ranking:
+    """The ranking of the architectures with these scores; NaN where one has no value. Other metrics have no say.
+
+    >>> found = rank({"meco": np.array([1.0, 4.0, 2.0]), "flops": np.array([6.0, 5.0, 7.0]), "kappa": np.zeros(3)})
+    >>> found.order.tolist(), found.decided
+    ([2, 1, 0], ('meco', 'flops', 'flops'))
+    """
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise InputError(f"scores of one pool have one length, not {', '.join(map(str, sorted(lengths)))}")
+    n = max(lengths, default=0)
+    heard = {m: votes for m in members if m.metric in columns and (votes := _votes(columns[m.metric], m)) is not None}
+    if not heard:
+        return Ranking(np.zeros(n), (), np.zeros((n, 0)))
+    votes = np.column_stack(list(heard.values()))
+    known = ~np.isnan(votes)
+    values = (np.where(known, votes, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)).round(DIGITS)
+    last = 2 * known.sum(axis=1) < len(heard)
+    values[last] -= 1 + np.ptp(values)  # below all others, in the order of what is known of them
+    return Ranking(values, tuple(heard), votes)
+
+
+def _votes(column: np.ndarray, member: Member) -> np.ndarray | None:
+    votes = log_ranks(member.sign * np.asarray(column, dtype=np.float64))
+    known = votes[~np.isnan(votes)]
+    return votes if len(known) and np.ptp(known) > 0 else None
+
+
+def log_ranks(values: np.ndarray) -> np.ndarray:
+    """log(rank / (n + 1)) of the n values that exist, rank 1 for the smallest; equals share their mean rank.
+
+    >>> np.exp(log_ranks(np.array([1.0, 3.0, np.nan, 2.0]))).round(2)
+    array([0.25, 0.75,  nan, 0.5 ])
+    """
+    there = ~np.isnan(values)
+    out = np.full(len(values), np.nan)
+    out[there] = np.log(ranks(values[there]) / (there.sum() + 1))
+    return out

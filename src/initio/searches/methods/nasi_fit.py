@@ -1,0 +1,370 @@
+"""The trace of the chosen operations, fitted on random architectures: `--method nasi-fit`, our variant of NASI.
+
+NASI (Shu et al., 2022; `nasi.py`) looks for the architecture with the largest T(A) − μ max(0, T(A) − ν), where
+T(A) = ‖b⁻¹ Σ ∇ℓ‖² is the mini-batch approximation of the trace norm of the neural tangent kernel at initialisation
+[NASI 12, 13], and estimates ∇_α of its expectation with one relaxed architecture a step. T is heavy-tailed, so a few
+steps decide, and its largest values belong to bad cells.
+
+This search departs from that in two ways; docs/results/nasi.md says how they were found and what each is worth.
+
+**What is rewarded.** T = T_c + T_o: the chosen operations' own parameters hold T_c, all others (stem, projections,
+classifier) hold T_o. T_o says how deep a cell is and little about its operations, so
+
+    R(A) = T_c(A) − μ max(0, T(A) − ν),
+
+ν the geometric mean of T over random architectures: the paper's "medium complexity" for a quantity that spans five
+orders of magnitude.
+
+**How R is estimated.** Gradients multiply along a path, so the logarithm of each part of T is nearly a sum over the
+options that A uses, while R is not. So T_c and T_o are measured on n random architectures, ln T_c and ln T_o are each
+fitted by ridge regression, and R is computed from the two predictions. The architecture with the largest predicted R
+is chosen. An option called `none` is left out, as in the darts space: an edge without an operation has no gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from initio.errors import InputError, at_least, positive
+from initio.records import Architecture
+from initio.searches.base import SearchRun, SearchStep, in_order
+from initio.searches.problem import Problem, climb
+from initio.searches.traces import Traces, TraceSearch, TraceStep, read_nu, whole_trace
+from initio.spaces import SPACES, GraphSpace
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from initio.records import Batch
+    from initio.spaces.base import Decision, GraphSpace
+
+WORDS = ("none", "geometric", "adaptive", "fixed")  # that ν may be, beside a number
+OWN = 0.3  # prior deviation of a place's slope around the one that its operation has everywhere, if slopes are shared
+STARTS = 10  # measured architectures from which a better predicted one is climbed to
+LISTED = 6  # ties that are named
+DRAWN = 400  # fits that other measurements might have given, for the error of a difference
+
+
+@dataclass(frozen=True)
+class Measured(TraceStep):
+    """A random architecture, and its T."""
+
+    architecture: Architecture
+    chosen_trace: float | None = None  # T_c; None where all of T is rewarded, or there is none
+    flag: str = ""
+
+    @property
+    def traces(self) -> Traces:
+        """T, and T_c where that was measured."""
+        rewarded = self.trace if self.chosen_trace is None else self.chosen_trace
+        return Traces(self.trace, rewarded, self.flag)
+
+
+@dataclass(frozen=True)
+class NasiFit(TraceSearch[Measured]):
+    """Our variant of NASI: the trace of the chosen operations, by regression.
+
+    Args:
+        steps: how many random architectures are measured; 150 on darts.
+        mu: weight of the penalty on T above ν.
+        nu: `geometric` for the geometric mean of the measured T, `adaptive` or `fixed` for their mean; `none` for no
+            penalty; or a number.
+        ridge: strength of the regression's prior, in units of one observation an option.
+        counted: what is rewarded: T_c, of the parameters of the `chosen` operations, or T, of `all`, as in the paper.
+        shared: whether an operation has one slope in all places of a cell, which each place changes a little. This is
+            for a space with about as many options as measurements: on in darts, which has 196.
+    """
+
+    steps: int = 300
+    mu: float = 1.0
+    nu: str = "geometric"
+    ridge: float = 1.0
+    counted: Literal["chosen", "all"] = "chosen"
+    shared: bool = False
+
+    name: ClassVar[str] = "nasi-fit"
+    step_types: ClassVar[tuple[type[SearchStep], ...]] = (Measured,)
+    by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {
+        "darts": {"steps": 150, "shared": True},  # about a minute
+    }
+
+    def n_steps(self, problem: Problem) -> int:
+        """One a measurement."""
+        return self.steps
+
+    def check(self, problem: Problem) -> None:
+        """Refuses a space without relaxation, or whose networks do not say which parameters belong to a choice."""
+        space = problem.space
+        if not (isinstance(space, GraphSpace) and space.chosen and space.relaxation):
+            searched = ", ".join(name for name, other in SPACES.items() if other.chosen and other.relaxation)
+            raise InputError(f"{self.name} does not search {space.name}: choose one of {searched}, or another --method")
+
+    def __post_init__(self) -> None:
+        at_least(self, steps=2)
+        positive(self, "ridge")
+        self.nu_of(np.ones(1))
+        if not 0 <= self.mu < math.inf:
+            raise InputError(f"mu must be a number of at least 0, not {self.mu}")
+        if self.counted not in ("chosen", "all"):
+            raise InputError(f"counted must be 'chosen' or 'all', not {self.counted!r}")
+
+    def why(self, problem: Problem, steps: Sequence[Measured], chosen: Architecture) -> str:
+        """How well the options predict the trace, and which decisions are open."""
+        fit = self._fit_steps(problem, steps)
+        names = ("T_c", "T_o") if self.counted == "chosen" else ("T",)
+        shares = [
+            f"{share:.0%} of log {name}" if share > 0 else f"nothing of log {name}"
+            for name, share in zip(names, fit.sums.predicted, strict=True)
+        ]
+        ties = fit.ties(problem, chosen)
+        where = ", ".join(ties) if len(ties) <= LISTED else f"{len(ties)} of {len(problem.space.decisions)} decisions"
+        undecided = f"a change within one standard error is possible in {where}" if ties else "no ties"
+        R = "T" if self.nu == "none" and self.counted == "all" else "R"
+        value = fit.predict(problem, [chosen])[0]
+        return f"largest predicted {R}, {value:.3g}; the options predict {' and '.join(shares)}; {undecided}"
+
+    def run(self, problem: Problem, seed: int, done: Sequence[Measured]) -> SearchRun[Measured]:
+        """Measures, fits, and takes the best predicted architecture within the limits."""
+        steps = in_order(done)
+        for number in range(len(steps), self.steps):
+            steps.append(self.step(problem, seed, number))
+            yield steps[-1]
+        return self._fit_steps(problem, steps).best(problem, [step.architecture for step in steps])
+
+    def leading(self, problem: Problem, steps: Sequence[Measured]) -> Architecture | None:
+        """The best predicted of those that these steps measured."""
+        try:
+            fit = self._fit_steps(problem, steps)
+        except InputError:
+            return None  # too few steps yet
+        measured = [step.architecture for step in steps]
+        return measured[int(np.argmax(fit.predict(problem, measured)))]
+
+    def step(self, problem: Problem, seed: int, number: int) -> Measured:
+        """A random architecture, a batch, an initialisation, all drawn from (seed, number)."""
+        rng = Random(f"nasi {seed} {number}")
+        arch = problem.draw_admitted(rng)
+        T, rewarded, flag = self.measure(problem, arch, rng.randrange(2**31))
+        if self.counted == "all":
+            rewarded = None  # the same as T
+        return Measured(number, T, arch, rewarded, flag)
+
+    def measure(self, problem: Problem, arch: Architecture, draw: int) -> Traces:
+        """T of an architecture, and T_c if that is rewarded, with the batch and the initialisation of one draw."""
+        if self.counted == "all":
+            return whole_trace(problem, arch, draw)
+        return traces(problem.graphs, problem.build(arch, draw), problem.batch(draw))
+
+    def _fit_steps(self, problem: Problem, steps: Sequence[Measured]) -> TraceFit:
+        return self.fit(
+            problem,
+            [step.architecture for step in steps],
+            [step.trace for step in steps],
+            [step.traces.rewarded for step in steps],
+        )
+
+    def fit(
+        self,
+        problem: Problem,
+        archs: Sequence[Architecture],
+        T: Sequence[float | None],
+        rewarded: Sequence[float | None] | None = None,
+    ) -> TraceFit:
+        """The regression of each part of T on the options; architectures without a T are left out."""
+        pairs = list(zip(T, T if rewarded is None else rewarded, strict=True))
+        live = [place for place, (t, _) in enumerate(pairs) if t is not None and t > 0]
+        if len(live) < 2:
+            raise InputError("fewer than two of the measured architectures have a gradient: check the data")
+        whole, own = np.array([pairs[place] for place in live], float).T
+        X = design(problem, [archs[place] for place in live], shared=self.shared)
+        parts = (whole,) if self.counted == "all" else (own, whole - own)
+        sums = regress(X, np.array([log(part) for part in parts]), self.ridge)
+        return TraceFit(sums, self.mu, self.nu_of(whole), self.shared)
+
+    def nu_of(self, T: np.ndarray) -> float:
+        """ν, given all the measured traces."""
+        if self.nu == "none":
+            return math.inf
+        if self.nu == "geometric":
+            return float(np.exp(np.log(T).mean()))
+        if self.nu in ("adaptive", "fixed"):
+            return float(T.mean())
+        return read_nu(self.nu, WORDS)
+
+    def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
+        """log R, kept finite where a strong penalty makes R negative or nothing is rewarded."""
+        rewarded = T if rewarded is None else rewarded
+        R = penalised(rewarded, T, self.mu, self.nu_of(T))
+        r: np.ndarray = np.maximum(np.log(np.maximum(R, np.finfo(float).tiny)), log(rewarded).min())
+        return r
+
+
+def penalised(rewarded: np.ndarray, T: np.ndarray, mu: float, nu: float) -> np.ndarray:
+    """R = rewarded − μ max(0, T − ν) [NASI 13].
+
+    >>> penalised(np.array([1.0, 2.0, 2.0]), np.array([2.0, 3.0, 5.0]), mu=1.0, nu=3.0).tolist()
+    [1.0, 2.0, 0.0]
+    """
+    R: np.ndarray = rewarded - mu * np.maximum(0, T - nu)
+    return R
+
+
+# --- the regression ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Several quantities, each nearly a sum over options: ridge regression, seen as a Gaussian prior on the slopes.
+
+    Args:
+        w: (quantities, options) slopes.
+        x, y: the means that slopes are relative to.
+        root: its product with its transpose is the slopes' covariance in units of the noise.
+        noise: (quantities, quantities) covariance of what no sum explains.
+        predicted: share of each quantity's variance that is predicted, every row from the others.
+    """
+
+    w: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    root: np.ndarray
+    noise: np.ndarray
+    predicted: np.ndarray
+
+    def of(self, X: np.ndarray) -> np.ndarray:
+        """The quantities, (quantities, rows of X)."""
+        values: np.ndarray = self.w @ (X - self.x).T + self.y[:, None]
+        return values
+
+    def drawn(self, X: np.ndarray, count: int) -> np.ndarray:
+        """Quantities as other measurements might have had them, (count, quantities, rows of X)."""
+        normal = np.random.default_rng(0).normal(size=(count, *self.w.shape))
+        slopes = np.linalg.cholesky(self.noise + 1e-12 * np.eye(len(self.noise))) @ normal @ self.root.T
+        values: np.ndarray = self.of(X) + slopes @ (X - self.x).T
+        return values
+
+
+def regress(X: np.ndarray, Y: np.ndarray, ridge: float) -> Sums:
+    """Of each row of Y on the options, with a free constant.
+
+    With the slopes' prior, Y has the covariance noise ⊗ (I − H)⁻¹, H the matrix that makes predictions of Y; hence the
+    estimate of the noise.
+    """
+    x, y, n = X.mean(axis=0), Y.mean(axis=1), len(X)
+    centred, deviation = X - x, Y - y[:, None]
+    root = np.linalg.inv(np.linalg.cholesky(centred.T @ centred + ridge * np.eye(X.shape[1]))).T
+    w = deviation @ centred @ root @ root.T
+    left = deviation - w @ centred.T
+    reach = centred @ root
+    own = np.square(reach).sum(axis=1) + 1 / n  # the diagonal of H
+    alone = np.square(left / np.maximum(1 - own, 1e-9)).sum(axis=1)  # each row predicted from the others
+    noise = deviation @ left.T / (n - 1)
+    return Sums(w, x, y, root, noise, 1 - alone / np.maximum(np.square(deviation).sum(axis=1), 1e-300))
+
+
+@dataclass(frozen=True, eq=False)
+class TraceFit:
+    """The logarithms of the parts of T, the rewarded one first, and what makes R of them."""
+
+    sums: Sums
+    mu: float
+    nu: float
+    shared: bool = False
+
+    def predict(self, problem: Problem, archs: Sequence[Architecture]) -> np.ndarray:
+        """R of each architecture."""
+        return self.of(design(problem, archs, shared=self.shared))
+
+    def of(self, X: np.ndarray) -> np.ndarray:
+        """R of each row of a design."""
+        return self._objective(self.sums.of(X))
+
+    def _objective(self, logs: np.ndarray) -> np.ndarray:
+        values = np.exp(logs)
+        return penalised(values[..., 0, :], values.sum(axis=-2), self.mu, self.nu)
+
+    def best(self, problem: Problem, measured: Sequence[Architecture]) -> Architecture:
+        """The largest prediction within the limits that climbing from the best measured ones finds."""
+        order = np.argsort(-self.predict(problem, measured), kind="stable")
+        ranked = dict.fromkeys(measured[place] for place in order)
+        starts = problem.accepted(ranked, STARTS)
+        tops = [climb(problem, start, lambda archs: self.predict(problem, archs).tolist()) for start in starts]
+        return tops[int(np.argmax(self.predict(problem, tops)))]
+
+    def errors(self, X: np.ndarray) -> np.ndarray:
+        """Standard error of R of the first row minus R of each other one: half of what holds two thirds of draws."""
+        drawn = self._objective(self.sums.drawn(X, DRAWN))
+        low, high = np.quantile(drawn[:, :1] - drawn[:, 1:], (0.159, 0.841), axis=0)
+        errors: np.ndarray = (high - low) / 2
+        return errors
+
+    def ties(self, problem: Problem, chosen: Architecture) -> list[str]:
+        """Decisions in which another option is predicted to lose less than the standard error of the difference."""
+        network = problem.space.canonical(chosen)
+        near = [
+            a for a in problem.space.neighbours(chosen) if problem.admits(a) and problem.space.canonical(a) != network
+        ]
+        if not near:
+            return []
+        X = design(problem, [chosen, *near], shared=self.shared)
+        R = self.of(X)
+        close = R[0] - R[1:] < self.errors(X)
+        changed = np.array([a.choices for a in near]) != np.array(chosen.choices)
+        return [problem.space.decisions[place].name for place in np.flatnonzero(changed[close].any(axis=0))]
+
+
+def design(problem: Problem, archs: Sequence[Architecture], *, shared: bool = False) -> np.ndarray:
+    """One row an architecture: 1 for each option that it names, if only in a part that is not connected."""
+    sizes = [len(decision) for decision in problem.space.relaxation]
+    starts = np.cumsum([0, *sizes[:-1]])
+    X = np.zeros((len(archs), sum(sizes)))
+    for row, arch in enumerate(archs):
+        for categorical, option in problem.space.active(arch):
+            X[row, starts[categorical] + option] = 1
+    return X @ sharing(problem.space.relaxation) if shared else X
+
+
+@lru_cache(maxsize=8)
+def sharing(decisions: tuple[Decision, ...]) -> np.ndarray:
+    """Columns of a design whose slopes are shared: of each option (OWN), each operation of a cell, each categorical.
+
+    So the slope of an option is its operation's, plus one of the place, plus a small one of its own.
+    """
+    options = [(place, (d.cell, d.options, option)) for place, d in enumerate(decisions) for option in d.options]
+    operations = sorted({operation for _, operation in options})
+    occurs = np.array([[operation == other for other in operations] for _, operation in options], float)
+    there = np.array([[place == other for other in range(len(decisions))] for place, _ in options], float)
+    return np.hstack([OWN * np.eye(len(options)), occurs, there])
+
+
+def traces(space: GraphSpace, network: nn.Module, batch: Batch) -> Traces:
+    """T, the part T_c of it that the parameters of the chosen operations hold, and a flag."""
+    import torch
+
+    from initio.metrics import METRICS, Options
+    from initio.metrics.base import Measurement
+
+    x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
+    at = Measurement(network, x, y, Options(), METRICS["nasi"].needs)
+    T = METRICS["nasi"].value(at)
+    if T.value is None:
+        return Traces(None, None, T.flag)
+    own = {name: g for name, g in at.g.items() if space.is_chosen(name)}
+    return Traces(T.value, float(at.dot(own, own)), T.flag)
+
+
+def log(part: np.ndarray) -> np.ndarray:
+    """ln of a part of T; a cell of poolings alone has T_c = 0, which counts as the smallest that is not."""
+    if not (part > 0).any():
+        raise InputError(
+            "no measured architecture has a chosen operation with parameters: --counted all rewards the whole trace"
+        )
+    logs: np.ndarray = np.log(np.maximum(part, part[part > 0].min()))
+    return logs
