@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import initio
 from initio.cli import main
 from initio.errors import InputError
+from initio.records import Observation
 from initio.runs.models import ModelFolder
-from initio.runs.train import resume_training
+from initio.runs.train import _Keeper, resume_training
 from initio.training import MachineSettings, TrainedEpoch, TrainingProgress
 
 FEW = {"epochs": 3, "samples": 300, "tensorboard": False}
@@ -88,14 +90,17 @@ def test_kill_9_in_epoch_2(tmp_path: Path) -> None:
     assert kept[0] == kept[1]
 
 
-def test_best_and_last_are_different_networks(tmp_path: Path) -> None:
-    """A learning rate that explodes at the end makes the last epoch worse than an earlier one."""
-    trained = initio.train(
-        MLP, "digits", folder=tmp_path / "t", tensorboard=False, epochs=6, samples=300, lr=2.0, schedule="constant"
-    )
-    assert trained.outcome.epoch < 6
-    assert trained.outcome.weights["best"] != trained.outcome.weights["last"]
-    assert trained.outcome.accuracy > trained.outcome.last
+def test_the_best_and_the_last_epoch_are_kept(tmp_path: Path) -> None:
+    keeper = _Keeper(ModelFolder(tmp_path), lambda _: None, tensorboard=False)
+    networks = [nn.Linear(2, 1) for _ in range(3)]
+    for number, (value, network) in enumerate(zip((10.0, 30.0, 30.0), networks, strict=True), start=1):
+        keeper.hear(TrainedEpoch(number, 1.0, 50.0, 0.1, 1.0, 0.0, 1.0, value), network)
+    keeper.finish(Observation(30.0, 2.0), parameters=3)
+    for which, network in (("best", networks[1]), ("last", networks[2])):  # the first of the best
+        assert torch.equal(torch.load(tmp_path / f"{which}.pt", weights_only=True)["weight"], network.weight)
+    outcome = ModelFolder(tmp_path).outcome()
+    assert (outcome.accuracy, outcome.epoch, outcome.last, outcome.epochs) == (30.0, 2, 30.0, 3)
+    assert outcome.weights["best"] != outcome.weights["last"]
 
 
 def test_a_diverged_training_has_no_accuracy_but_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

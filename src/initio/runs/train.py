@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from initio.records import Observation
     from initio.training import TrainedEpoch, TrainingSettings
-    from initio.training.machine import Machine, MachineSettings
+    from initio.training.machine import MachineSettings, PlainMachine
 
 LEAST_SIDE = 4  # pixels: cells halve an image twice
 OnEvent = Callable[[Any], None]  # hears TrainingProgress, TrainedEpoch and sentences
@@ -109,7 +109,7 @@ def train(
         _same(kept.plan(), plan)
     else:
         kept = ModelFolder.start(path, plan)
-    return _Work(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
 
 
 def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tensorboard: bool = True) -> TrainedModel:
@@ -121,11 +121,11 @@ def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tens
     learned, _ = _data(plan.data)
     machine = decode(MachineSettings, plan.machine)
     home = get_space(plan.architecture.space)
-    return _Work(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
 
 
 @dataclass(frozen=True)
-class _Work:
+class _TrainWork:
     """A training that was checked. It can be pickled, so that every process of several runs it."""
 
     folder: Path
@@ -145,7 +145,7 @@ class _Work:
                 run_on(self.machine, self)
         return TrainedModel(self.folder, self.plan, kept.outcome(), kept.epochs(), self.home)
 
-    def __call__(self, machine: Machine) -> None:
+    def __call__(self, machine: PlainMachine) -> None:
         """The part of one process."""
         from initio.training.examples import examples_of
         from initio.training.fit import fit

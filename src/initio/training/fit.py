@@ -21,7 +21,7 @@ from initio.training import checkpoints
 from initio.training.augment import augmentation
 from initio.training.checkpoints import Checkpoint, UnusableError
 from initio.training.examples import Examples
-from initio.training.machine import Machine
+from initio.training.machine import PlainMachine
 from initio.training.schedules import drop_paths, learning_rate
 from initio.training.settings import TrainingSettings
 
@@ -61,14 +61,14 @@ OnEpoch = Callable[[TrainedEpoch, nn.Module], str | None]  # a text ends the tra
 
 
 @dataclass
-class _Sums:
+class _EpochSums:
     """Loss and accuracy so far, over all processes."""
 
     loss: float = 0.0
     correct: int = 0
     seen: int = 0
 
-    def add(self, machine: Machine, loss: float, outputs: Tensor, y: Tensor) -> float:
+    def add(self, machine: PlainMachine, loss: float, outputs: Tensor, y: Tensor) -> float:
         """Adds a batch; its mean loss over all processes."""
         correct, seen = int((outputs.argmax(1) == y).sum()), len(y)
         if machine.world > 1:
@@ -90,7 +90,7 @@ class _Trainer:
     settings: TrainingSettings
     seed: int
     optimizer: torch.optim.Optimizer
-    machine: Machine
+    machine: PlainMachine
     on_progress: OnProgress
     start: float  # when the training would have begun, had it never been interrupted
     history: list[TrainedEpoch] = field(default_factory=list)
@@ -117,7 +117,7 @@ class _Trainer:
         noise = generator(self.seed, AUGMENT, epoch, *own)
         layers = int(generator(self.seed, LAYERS, epoch, *own).integers(2**62))
         augment = augmentation(settings, self.examples.shape)
-        sums, total, waited, lr = _Sums(), settings.epochs * self.batches, 0.0, settings.lr
+        sums, total, waited, lr = _EpochSums(), settings.epochs * self.batches, 0.0, settings.lr
         previous = self.history[-1].validation if self.history else None
         drop_paths(self.network, settings, epoch)
         begin = asked = time.perf_counter()
@@ -187,7 +187,7 @@ class _Trainer:
         """Mean loss and accuracy in percent on what was held out, if anything was."""
         if not self.examples.validated:
             return None, None
-        machine, model, sums = self.machine, self.model.eval(), _Sums()
+        machine, model, sums = self.machine, self.model.eval(), _EpochSums()
         for x, y in self.examples.validate(slice(machine.rank, None, machine.world)):
             x, y = x.to(machine.device), y.to(machine.device)
             with machine.arithmetic():
@@ -195,7 +195,7 @@ class _Trainer:
                 loss = functional.cross_entropy(outputs, y)
             if not torch.isfinite(outputs).all():
                 raise _DivergedError("the outputs are not finite after training")
-            sums.add(Machine(), loss.item(), outputs, y)
+            sums.add(PlainMachine(), loss.item(), outputs, y)
         own = torch.tensor([sums.loss, sums.correct, sums.seen], dtype=torch.float64, device="cpu")
         total, right, count = machine.total(own).tolist()
         return total / count, 100 * right / count
@@ -224,7 +224,7 @@ def fit(
     seed: int = 0,
     checkpoint: Path | None = None,
     identity: str = "",
-    machine: Machine | None = None,
+    machine: PlainMachine | None = None,
     on_progress: OnProgress | None = None,
     on_epoch: OnEpoch | None = None,
     on_note: OnNote | None = None,
@@ -250,7 +250,7 @@ def fit(
         on_note: hears a sentence about a checkpoint that was not usable and about divergence.
     """
     say: OnNote = on_note or (lambda _: None)
-    machine = machine or Machine()
+    machine = machine or PlainMachine()
     parameters = [p for p in network.to(machine.device).parameters() if p.requires_grad]
     if not parameters:
         raise InputError("the network has no parameters that could be trained")

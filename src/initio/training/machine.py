@@ -1,6 +1,6 @@
 """Where a training computes: one process in full precision, or several, or mixed precision, through Lightning Fabric.
 
-The loop of `fit` knows a `Machine` and nothing of devices. Fabric is imported only where more than one plain process is
+The loop of `fit` knows a `PlainMachine` and nothing of devices. Fabric is imported only where more than one plain process is
 asked for; it is the extra `initio[train]`.
 """
 
@@ -72,7 +72,7 @@ def available() -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Machine:
+class PlainMachine:
     """One process, full precision: torch as it is."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -112,7 +112,7 @@ class Machine:
 
 
 @dataclass(frozen=True, eq=False)
-class FabricMachine(Machine):
+class FabricMachine(PlainMachine):
     """Several processes or mixed precision; each process has its share of every batch."""
 
     fabric: Any = None
@@ -140,7 +140,7 @@ class FabricMachine(Machine):
         return summed
 
 
-Work = Callable[[Machine], None]
+Work = Callable[[PlainMachine], None]
 
 
 def run_on(settings: MachineSettings, work: Work) -> None:
@@ -149,7 +149,7 @@ def run_on(settings: MachineSettings, work: Work) -> None:
     Under torchrun the processes are there already, on as many machines as torchrun was started on.
     """
     if settings.plain:
-        work(Machine(torch.device(settings.chosen), settings.threads))
+        work(PlainMachine(torch.device(settings.chosen), settings.threads))
         return
     try:
         from lightning_fabric import Fabric
