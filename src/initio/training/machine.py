@@ -1,6 +1,6 @@
 """Where a training computes: one process in full precision, or several, or mixed precision, through Lightning Fabric.
 
-The loop of `fit` knows a `PlainMachine` and nothing of devices. Fabric is imported only where more than one plain process is
+The loop of `fit` knows a machine and nothing of devices. Fabric is imported only where more than one plain process is
 asked for; it is the extra `initio[train]`.
 """
 
