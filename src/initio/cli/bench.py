@@ -186,7 +186,7 @@ class BenchCommand:
         validation, other = setup.open().validation, ""
         full = [name for name, search in searches.items() if trains_fully(search)]
         if full and validation.epochs:
-            other = f" ({', '.join(full)}: {validation.epochs[-1]})"
+            other = f" ({'; '.join(full)}: {validation.epochs[-1]})"
         return (
             f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "
             f"{' and '.join(limits)}, {self.seeds} seeds, {which} scores"
