@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.overrides import TorchFunctionMode
+
+from initio.networks.build import cells_of
 
 CONVOLUTION = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -169,8 +172,9 @@ def metric_values(model: nn.Module, x: Tensor, y: Tensor, which: str = "weights"
         "fisher": fisher(model, x, y),
         "synflow": synflow(model, tuple(x.shape[1:])),
         "jacob_cov": jacob_cov(model, x),
+        "zico": zico(model, x, y),
     }
-    out |= kernel_metrics(model, x, y, which)
+    out |= kernel_metrics(model, x, y, which) | channel_metrics(model, x) | cell_metrics(model, x)
     codes = naswot(model, x)
     return out if codes is None else out | {"naswot": codes}
 
@@ -325,3 +329,143 @@ def naswot(model: nn.Module, x: Tensor) -> float | None:
             for j in range(len(x)):
                 K[i, j] += (C[i] == C[j]).sum()
     return float(np.linalg.slogdet(K)[1])
+
+
+# --- channels, cells and parts of the batch --------------------------------------------------------------------------
+
+
+class _Values(TorchFunctionMode):
+    """Keeps what batch norms meet, with their ε, and what convolutions and linear layers were called with and gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normed: list[tuple[Tensor, float, Tensor]] = []
+        self.layers: list[tuple[Callable[..., Tensor], tuple, dict, Tensor]] = []
+
+    def __torch_function__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if func is F.batch_norm and out.requires_grad:
+            out.retain_grad()
+            self.normed.append((args[0].detach(), args[7] if len(args) > 7 else kwargs.get("eps", 1e-5), out))
+            return out.clone()
+        layer = func in (F.linear, torch.conv1d, torch.conv2d, torch.conv3d)
+        if layer and isinstance(args[1], nn.Parameter) and out.requires_grad:
+            out.retain_grad()
+            self.layers.append((func, args, kwargs, out))
+            return out.clone()  # what follows may work in place
+        return out
+
+
+def channel_metrics(model: nn.Module, x: Tensor) -> dict[str, float]:
+    """`near` by singular values, `meco` by eigenvalues, of the normalised values as matrices (rows, channels)."""
+    seen = _Values()
+    with seen:
+        f = double(model)(x.double())
+    if not f.isfinite().all():
+        raise ValueError("no numbers")
+    f.sum().backward()
+    matrices = []
+    for z, eps, out in seen.normed:
+        if out.grad is None:
+            continue  # it does not reach the output
+        Z = z.transpose(0, 1).flatten(1).numpy().T
+        matrices.append((Z - Z.mean(0)) / np.sqrt(Z.var(0) + eps))
+    for func, _, _, out in seen.layers if not seen.normed else ():
+        if out.grad is None:
+            continue
+        Z = out.detach() if func is F.linear else out.detach().movedim(1, -1)
+        Z = Z.reshape(-1, Z.shape[-1]).numpy()
+        constant = np.ptp(Z, axis=0) <= 1e-14 * np.abs(Z).max(axis=0)
+        matrices.append(np.where(constant, 0.0, (Z - Z.mean(0)) / np.where(constant, 1.0, Z.std(0))))
+    if not matrices:
+        raise ValueError("no values")
+    near = meco = 0.0
+    for X in matrices:
+        s = np.linalg.svd(X, compute_uv=False)
+        p = s[s > 1e-7 * s.max()] / s[s > 1e-7 * s.max()].sum()
+        near += float(np.exp(-np.sum(p * np.log(p)))) if s.max() > 0 else 0.0
+        meco += float(np.linalg.eigvalsh(X.T @ X / len(X))[0])
+    return {"near": near, "meco": meco}
+
+
+def cell_metrics(model: nn.Module, x: Tensor, seed: int = 0) -> dict[str, float]:
+    """AZ-NAS's three, every cell run once more on its own."""
+    net = double(model)
+    runs: list[tuple[nn.Module, tuple, Tensor]] = []
+    hooks = [c.register_forward_hook(lambda cell, args, out: runs.append((cell, args, out))) for c in cells_of(net)]
+    net(x.double().clone().requires_grad_())
+    for hook in hooks:
+        hook.remove()
+    if not runs:
+        return {}
+    features = [runs[0][1][-1], *(out for _, _, out in runs)]
+    entropies = []
+    for feature in features:
+        F_ = feature.detach().transpose(0, 1).flatten(1).numpy()
+        p = np.linalg.eigvalsh(np.atleast_2d(np.cov(F_)))
+        p = p[p > 1e-12 * p.max()] / p[p > 1e-12 * p.max()].sum()
+        entropies.append(float(-np.sum(p * np.log(p))))
+    scores = []
+    for cell, args, out in runs:
+        values = {id(a): a.detach() for a in args}  # a value that enters twice is one
+        entering = [values[id(a)] for a in args]
+        entering[-1].requires_grad_()
+        draw = torch.randint(0, 2, out.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int8)
+        g_out = 2.0 * draw.double() - 1
+        (g_in,) = torch.autograd.grad(cell(*entering), entering[-1], g_out, allow_unused=True)
+        scores.append(_trainability(torch.zeros_like(entering[-1]) if g_in is None else g_in, g_out))
+    return {
+        "expressivity": sum(entropies),
+        "progressivity": min(b - a for a, b in itertools.pairwise(entropies)),
+        "trainability": sum(scores) / len(scores),
+    }
+
+
+def _trainability(g_in: Tensor, g_out: Tensor) -> float:
+    """2 − s − 1/(s + 1e-6), the mean of outer products taken one position at a time."""
+    if g_in.shape == g_out.shape and bool((g_in == g_out).all()):
+        return -math.inf
+    if g_in.ndim == 2:
+        g_in, g_out = g_in[..., None, None], g_out[..., None, None]
+    side = g_out.shape[2]
+    step = -(-g_in.shape[2] // side)
+    wide = torch.zeros(*g_in.shape[:2], step * side, step * side, dtype=torch.float64)
+    wide[:, :, : g_in.shape[2], : g_in.shape[3]] = g_in
+    M = torch.zeros(g_in.shape[1] * step**2, g_out.shape[1], dtype=torch.float64)
+    for row in range(side):
+        for column in range(side):
+            square = wide[:, :, step * row : step * (row + 1), step * column : step * (column + 1)]
+            M += square.flatten(1).T @ g_out[:, :, row, column]
+    s = float(np.linalg.svd((M / (len(g_out) * side**2)).numpy(), compute_uv=False)[0])
+    return 2 - s - 1 / (s + 1e-6)
+
+
+def zico(model: nn.Module, x: Tensor, y: Tensor, parts: int = 4) -> float:
+    """Every layer's gradient from its own inputs and output gradients, one part of the rows at a time."""
+    net, seen = double(model), _Values()
+    with seen:
+        f = net(x.double())
+    if len(x) < parts or not f.isfinite().all():
+        raise ValueError("no parts")
+    F.cross_entropy(f, y).backward()
+    gradients: dict[nn.Parameter, Tensor] = {}
+    for func, args, kwargs, out in seen.layers:
+        if out.grad is None:
+            continue
+        rows, found = len(args[0]), []
+        for k in range(parts):
+            part = slice(rows * k // parts, rows * (k + 1) // parts)
+            weight = args[1].detach().clone().requires_grad_()
+            z = func(args[0][part].detach(), weight, *args[2:], **kwargs)
+            found.append(torch.autograd.grad((z * out.grad[part]).sum(), weight)[0])
+        gradients[args[1]] = gradients.get(args[1], torch.zeros(())) + torch.stack(found)
+    if not gradients:
+        raise ValueError("no layers")
+    total = 0.0
+    for g in gradients.values():
+        deviation = g.std(0, correction=0)
+        moves = deviation > 0
+        if moves.any():
+            total += math.log(float((g.abs().mean(0)[moves] / deviation[moves]).sum()))
+    return total

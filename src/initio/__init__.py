@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
     from initio.runs.folder import load as load
+    from initio.runs.models import TrainedModel as TrainedModel
+    from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
     from initio.runs.search import search as search
+    from initio.runs.train import train as train
     from initio.scores.model import score as score
     from initio.scores.table import ScoreTable as ScoreTable
     from initio.searches import Limits as Limits
@@ -66,6 +69,9 @@ _HOME = {  # public name -> module and name there
     "build": "initio.spaces:build",
     "optimise": "initio.runs.optimise:optimise",
     "search": "initio.runs.search:search",
+    "train": "initio.runs.train:train",
+    "TrainedModel": "initio.runs.models:TrainedModel",
+    "load_model": "initio.runs.models:load_model",
     "Search": "initio.searches:Search",
     "QuerySearch": "initio.searches:QuerySearch",
     "SearchStep": "initio.searches:SearchStep",

@@ -57,8 +57,10 @@ def test_the_grid_finds_the_best() -> None:
     def quality(values: np.ndarray) -> float:
         return -float(np.abs(values - target).max())
 
+    screen = slice(None, None, 3), lambda values: -float(np.abs(values - target[::3]).max() // 1)
     best = best_trade_off("non_realisable", M, KAPPA, quality)
     assert (best.nu, best.s) == (0.3, 1.0)
+    assert best_trade_off("non_realisable", M, KAPPA, quality, screen=screen) == best
     assert best_trade_off("kappa", M, KAPPA, quality) == TradeOff()
 
 

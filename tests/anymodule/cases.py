@@ -14,6 +14,7 @@ EVERY = tuple(
     for line in (
         ("grad", "grad_norm", "snip", "snip_printed", "grasp", "grasp_printed", "nasi", "nasi_sum", "fisher"),
         ("synflow", "jacob_cov", "naswot", "trace", "kappa", "lambda_min", "eigen", "knas", "params"),
+        ("near", "meco", "expressivity", "progressivity", "trainability", "zico"),
     )
     for name in line
 )

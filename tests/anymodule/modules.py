@@ -78,7 +78,7 @@ def odd(name: str, function: Callable[..., Any], shape: tuple[int, ...] = (5,), 
     return Case(name, build, shape, **facts)
 
 
-_OUTSIDE = ("fisher",)  # weights that are used by other than recorded layers are not in it
+_OUTSIDE = ("fisher", "zico", "near", "meco")  # weights that are used by other than recorded layers are not in them
 
 
 class _Scaled(nn.Module):
@@ -642,8 +642,8 @@ MODULES: tuple[Case, ...] = (
     odd("without_gradient", lambda s, x: _quiet(s.body, x), flagged=("naswot",)),
     odd("inference_mode", lambda s, x: _inference(s.body, x), flagged=("naswot",)),
     # inputs
-    odd("writes_into_its_input", _written, oracle=_Own, flagged=("fisher",)),
-    odd("writes_into_a_part", _written_part, oracle=_Own, flagged=("fisher",)),
+    odd("writes_into_its_input", _written, oracle=_Own, flagged=_OUTSIDE),
+    odd("writes_into_a_part", _written_part, oracle=_Own, flagged=_OUTSIDE),
     odd("other_shape", lambda s, x: s.body(x.view(-1, 7, 3)), refused="the model does not take"),
     odd("raises", lambda s, x: _raise(), refused="the model does not take"),
     odd("needs_keys", lambda s, x: s.body(x["image"]), refused="the model does not take"),
@@ -676,7 +676,7 @@ MODULES: tuple[Case, ...] = (
         lambda: _net(nn.Conv2d(2, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU()),
         IMAGE,
         inputs=lambda x: x * 1e-30,
-        flagged=("grad",),
+        flagged=("grad", "near"),
     ),
     plain("huge", _mlp, inputs=lambda x: x * 1e30, flagged=("grad", "trace", "kappa", "lambda_min", "eigen", "knas")),
     plain("tiny", _mlp, inputs=lambda x: x * 1e-30, flagged=("grad",)),

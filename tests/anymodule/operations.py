@@ -11,7 +11,7 @@ from tests.anymodule.cases import EVERY, Case, ImageHost, on_images, on_values
 
 _PER_SAMPLE = ("trace", "kappa", "lambda_min", "eigen", "knas", "nasi_sum", "grasp_printed")
 _FLAGGED = {
-    "linear_of_parameter": ("fisher",),  # counts a layer that is no layer of the batch
+    "linear_of_parameter": ("fisher", "zico", "near", "meco"),  # a layer that is no layer of the batch
     "logcumsumexp": ("grasp_printed",),  # not a number
     "masked_scatter": _PER_SAMPLE,  # takes the values of other samples
 }

@@ -69,6 +69,9 @@ def oracle(name: str, which: str) -> dict[str, float]:
         lambda model: {"jacob_cov": reference.jacob_cov(model, x)},
         lambda model: {"naswot": reference.naswot(model, x) or math.nan},
         lambda model: reference.kernel_metrics(model, x, y, which),
+        lambda model: reference.channel_metrics(model, x),
+        lambda model: reference.cell_metrics(model, x),
+        lambda model: {"zico": reference.zico(model, x, y)},
         lambda model: {"params": float(sum(p.numel() for p in model.parameters()))},
     )
     model = case.oracle(case.model())
@@ -101,6 +104,8 @@ def close(metric: str, value: float, truth: dict[str, float], exact: bool) -> bo
         "grasp_printed": truth.get("grasp size", 0.0),
         "snip_printed": truth.get("snip", 0.0),
         "lambda_min": 10 * truth.get("eigen", 0.0),
+        "meco": 1.0,
+        "progressivity": truth.get("expressivity", 0.0),
     }
     if metric == "kappa":
         relative += small * abs(truth[metric])

@@ -28,6 +28,8 @@ SET = (  # what the speed of the engine is measured on
     "grad,grad_norm,snip,grasp,fisher,synflow,naswot,jacob_cov,nasi,trace,kappa,lambda_min,eigen,knas"
 )
 
+DRAWN = ("regions", "nngp", "trainability", "zico")  # from the batch in its order, or divided in it
+
 
 def build(name="nb201", norm="affine", seed=0, init="lecun", choices=None):
     space = get_space(name)
@@ -140,7 +142,7 @@ def test_permuting_the_batch_changes_nothing():
     model, b = build(), batch()
     order = np.array([4, 2, 0, 5, 1, 3])
     permuted = Batch(b.x[order], b.y[order], b.classes, b.source)
-    invariant = [m.name for m in choose("all") if m.name not in ("regions", "nngp")]  # drawn from, split in order
+    invariant = [m.name for m in choose("all") if m.name not in DRAWN]
     one, two = (evaluate(model, each, invariant, EXACT) for each in (b, permuted))
     for name in invariant:
         assert one[name].value == pytest.approx(two[name].value, rel=1e-8), name

@@ -11,7 +11,7 @@ import pytest
 from initio import Architecture, Evaluation, InputError, get_space
 from initio.records import settings
 from initio.scores.read import read_all, read_table
-from initio.scores.store import Store, find_store
+from initio.scores.store import Store, find_store, pack
 from initio.scores.table import ScoreTable
 from initio.spaces import NB201
 
@@ -104,3 +104,15 @@ def digest(table: ScoreTable) -> str:
 def test_shipped_scores_are_read_to_the_bit(name: str, bits: str) -> None:
     with Store(find_store(name), read_only=True) as store:
         assert digest(read_table(store, get_space(name))) == bits
+
+
+def test_a_packed_store_reads_as_the_plain_one(store: Store, tmp_path: Path) -> None:
+    put(store, 1.0)
+    put(store, 2.0, seed=1)
+    pack(store, tmp_path / "s.db.xz")
+    with Store(tmp_path / "s.db.xz", read_only=True) as packed:
+        fast, slow = read_table(packed, NB201), read_table(store, NB201)
+        assert digest(fast) == digest(slow)
+        assert (fast.flags, fast.origins) == (slow.flags, slow.origins)
+        among = read_table(packed, NB201, pool=ARCHS[:1])
+        assert digest(among) == digest(read_table(store, NB201, pool=ARCHS[:1]))

@@ -133,9 +133,12 @@ def test_a_packed_copy_is_equal_and_read_only(path: Path, tmp_path: Path) -> Non
     packed = tmp_path / "scores.db.xz"
     with Store(path) as store:
         store.put(score(float(seed), seed=seed) for seed in range(500))
+        store.put([score(None, seed=500, flag="no value"), score(math.inf, "kappa", flag="singular", cells=5)])
         pack(store, packed)
         with Store(packed, read_only=True) as copy:
+            assert copy.groups() == store.groups()
             assert list(differences(store, copy)) == []
+            assert copy.groups() == store.groups()
         with pytest.raises(InputError, match="ends in .xz"):
             pack(store, tmp_path / "scores.zip")
     assert packed.stat().st_size < path.stat().st_size / 5

@@ -11,10 +11,11 @@ from torch import nn
 
 import initio
 from initio.data import Dataset, load
+from initio.networks.operations import DropPath
 from initio.records import Query
 from initio.spaces import NetworkSettings, get_space
-from initio.training import Training, TrainingProgress, TrainingSettings, fit
-from initio.training.fit import Examples
+from initio.training import TrainedEpoch, Training, TrainingProgress, TrainingSettings, fit
+from initio.training.examples import HeldExamples, examples_of
 from tests.training.cases import CELL, NB201, PERCEPTRON, SHARED, TINY, training
 
 
@@ -143,7 +144,7 @@ def test_progress(digits: Dataset) -> None:
 
 
 def test_examples_are_the_samples_of_the_split(digits: Dataset) -> None:
-    examples = Examples.of(digits, TrainingSettings(samples=200), seed=3)
+    examples = examples_of(digits, TrainingSettings(samples=200), seed=3)
     x, y = digits.arrays()
     rows = {image.tobytes(): int(label) for image, label in zip(x, y, strict=True)}
     mine, held_out = ([image.tobytes() for image in part.numpy()] for part in (examples.x, examples.x_validation))
@@ -151,3 +152,81 @@ def test_examples_are_the_samples_of_the_split(digits: Dataset) -> None:
     assert [rows[image] for image in mine + held_out] == [*examples.y.tolist(), *examples.y_validation.tolist()]
     assert abs(len(mine) + len(held_out) - 200) <= 5
     assert len(held_out) / 200 == pytest.approx(0.3, abs=0.03)
+
+
+def linear_toy() -> tuple[nn.Linear, HeldExamples]:
+    """One layer and one batch a step, so that a few lines of numpy are an oracle."""
+    rng = np.random.default_rng(1)
+    x, y = torch.from_numpy(rng.normal(size=(12, 3)).astype(np.float32)), torch.arange(12) % 3
+    layer = nn.Linear(3, 3, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(rng.normal(size=(3, 3)).astype(np.float32)))
+    return layer, HeldExamples(x, y, x, y, classes=3)
+
+
+def test_plain_momentum_smoothing_and_the_average_are_those_of_the_formulas() -> None:
+    """v ← μv + g, θ ← θ − ηv on labels (1 − s) y + s/n; the average is a ← d a + (1 − d) θ, begun with the first θ."""
+    layer, examples = linear_toy()
+    settings = TrainingSettings(
+        epochs=4, batch_size=64, lr=0.2, weight_decay=0.0, clip=None, nesterov=False, schedule="constant",
+        smoothing=0.3, ema=0.6,
+    )  # fmt: skip
+    W, x, v, average = layer.weight.detach().double().clone(), examples.x.double(), 0.0, None
+    target = 0.7 * torch.eye(3, dtype=torch.double)[examples.y] + 0.1
+    for _ in range(4):
+        g = (torch.softmax(x @ W.T, dim=1) - target).T @ x / len(x)
+        v = 0.9 * v + g
+        W = W - 0.2 * v
+        average = W if average is None else 0.6 * average + 0.4 * W
+    kept = list[nn.Module]()
+    fit(layer, examples, settings, on_epoch=lambda _, model: kept.append(model))
+    assert torch.allclose(layer.weight.double(), W, atol=1e-6)
+    assert torch.allclose(kept[-1].weight.double(), average, atol=1e-6)
+    assert not torch.allclose(W, average, atol=1e-3)
+
+
+def test_an_epoch_is_heard_with_its_validation_and_may_end_the_training() -> None:
+    layer, examples = linear_toy()
+    heard = list[TrainedEpoch]()
+
+    def hear(epoch: TrainedEpoch, model: nn.Module) -> str:
+        heard.append(epoch)
+        return "enough" * (epoch.epoch == 2)
+
+    seen = fit(layer, examples, TrainingSettings(epochs=9), on_epoch=hear)
+    assert [epoch.epoch for epoch in heard] == [1, 2]
+    assert seen.flag == "enough"
+    assert seen.value == heard[-1].validation
+    right = (layer(examples.x_validation).argmax(1) == examples.y_validation).double().mean()
+    assert seen.value == pytest.approx(100 * float(right))
+    assert all(0 <= epoch.waited <= 1 and epoch.validation_loss for epoch in heard)
+
+
+def test_patience_ends_a_training_that_gets_no_better() -> None:
+    layer, examples = linear_toy()
+    heard = list[TrainedEpoch]()
+    settings = TrainingSettings(epochs=50, lr=1e-9, patience=3)  # learns nothing
+    seen = fit(layer, examples, settings, on_epoch=lambda epoch, _: heard.append(epoch))
+    assert len(heard) == 4
+    assert seen.flag == "no better validation accuracy in 3 epochs"
+
+
+def test_nothing_held_out_has_no_accuracy(digits: Dataset) -> None:
+    examples = examples_of(digits, TrainingSettings(samples=50, validation=0), seed=0)
+    assert len(examples) == 50
+    seen = fit(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), examples, TrainingSettings(epochs=1, validation=0))
+    assert seen.value is None
+    assert seen.flag == "nothing was held out to measure accuracy on"
+
+
+def test_paths_are_dropped_more_and_more(digits: Dataset) -> None:
+    network = initio.build("darts_v2", channels=2, cells=3, shape=(1, 8, 8), drop_path=0.4)
+    examples = examples_of(digits, TrainingSettings(samples=40), seed=0)
+    dropped = list[set[float]]()
+    fit(
+        network,
+        examples,
+        TrainingSettings(epochs=4, drop_path=0.4),
+        on_epoch=lambda _, model: dropped.append({m.probability for m in model.modules() if isinstance(m, DropPath)}),
+    )
+    assert dropped == [{0.4 * epoch / 4} for epoch in range(4)]

@@ -88,10 +88,13 @@ def ranks(values: np.ndarray) -> np.ndarray:
     >>> ranks(np.array([5.0, 1.0, 5.0])).tolist()
     [2.5, 1.0, 2.5]
     """
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    mean: np.ndarray = (last - (count - 1) / 2)[place]
-    return mean
+    order = np.argsort(values)
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate([[True] * (len(values) > 0), ordered[1:] != ordered[:-1]]))
+    count = np.diff(starts, append=len(values))
+    out = np.empty(len(values))
+    out[order] = np.repeat(starts + (count + 1) / 2, count)
+    return out
 
 
 def _pearson(a: np.ndarray, b: np.ndarray) -> float | None:
@@ -108,12 +111,43 @@ def kendall(a: np.ndarray, b: np.ndarray) -> float | None:
     >>> kendall(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))
     0.333...
     """
-    from scipy.stats import kendalltau
-
     a, b = _pair(a, b)
     if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
         return None
-    return float(kendalltau(ranks(a), ranks(b), variant="b").statistic)  # ranks: infinities are no numbers there
+    a, b = (np.unique(values, return_inverse=True)[1] for values in (a, b))  # whole numbers in the same order
+    both = a * len(b) + b
+    order = np.argsort(both)  # among equal a no pair is in disorder by b
+    place = np.empty_like(order)
+    place[np.argsort(b[order], kind="stable")] = np.arange(len(a))  # nor among equal b
+    pairs = len(a) * (len(a) - 1) // 2
+    tied_a, tied_b, tied_both = _tied(a), _tied(b), _tied(both)
+    difference = pairs - tied_a - tied_b + tied_both - 2 * _inversions(place)
+    return difference / math.sqrt((pairs - tied_a) * (pairs - tied_b))
+
+
+def _tied(values: np.ndarray) -> int:
+    """Pairs of equal values."""
+    count = np.unique(values, return_counts=True)[1]
+    return int((count * (count - 1) // 2).sum())
+
+
+def _inversions(x: np.ndarray) -> int:
+    """Pairs i < j with x_i > x_j of a permutation of 0 .. n−1, from its highest bit to its lowest.
+
+    Numbers that agree in all higher bits stand together, in their first order, from the place that those bits say. Of
+    two such numbers the one with this bit is larger: each without it counts those with it that stand before.
+    """
+    total, n = 0, len(x)
+    for bit in reversed(range(max(1, n - 1).bit_length())):
+        start = x >> (bit + 1) << (bit + 1)
+        has = x >> bit & 1
+        before = np.concatenate([[0], np.cumsum(has)])
+        larger = before[:-1] - before[start]
+        total += int(larger[has == 0].sum())
+        moved = np.empty_like(x)
+        moved[np.where(has, start + (1 << bit) + larger, np.arange(n) - larger)] = x
+        x = moved
+    return total
 
 
 def top_k_regret(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
@@ -175,11 +209,19 @@ def ndcg(score: np.ndarray, target: np.ndarray, k: int) -> float | None:
 def correlations(scores: Mapping[str, np.ndarray]) -> dict[tuple[str, str], float | None]:
     """Spearman between every two scores, on the architectures where both exist (NaN: it does not)."""
     names = list(scores)
+    defined = {name: ~np.isnan(values) for name, values in scores.items()}
+    ranked: dict[tuple[str, bytes], np.ndarray] = {}  # many pairs are defined for the same architectures
     out: dict[tuple[str, str], float | None] = {}
     for i, a in enumerate(names):
         for b in names[: i + 1]:
-            both = ~np.isnan(scores[a]) & ~np.isnan(scores[b])
-            out[a, b] = out[b, a] = spearman(scores[a][both], scores[b][both])
+            both = defined[a] & defined[b]
+            key = both.tobytes()
+            for name in (a, b):
+                if (name, key) not in ranked:
+                    ranked[name, key] = ranks(scores[name][both])
+            out[a, b] = out[b, a] = None
+            if both.sum() > 1:
+                out[a, b] = out[b, a] = _pearson(ranked[a, key], ranked[b, key])
     return out
 
 

@@ -17,8 +17,9 @@ quantile of the pool's M², and μ = 10^s · median(first term) / median F(M² �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Literal
 
 import numpy as np
@@ -31,6 +32,8 @@ FITTED: tuple[Bound, ...] = ("trade_off", "non_realisable")  # those with the pa
 WITH_KAPPA: tuple[Bound, ...] = ("kappa", "non_realisable")
 
 NU_GRID = tuple(i / 20 for i in range(21))
+FINALISTS = 12
+SecondTerm = Callable[[float, slice], np.ndarray]  # (s, rows) ↦ μ F(M² − ν)
 S_GRID = tuple(i / 2 - 4 for i in range(17))  # -4 to 4
 
 
@@ -71,7 +74,7 @@ def bound(kind: Bound, M: np.ndarray, kappa: np.ndarray | None = None, trade_off
     if kind not in FITTED:
         return first
     by = trade_off or TradeOff()
-    second = _second_term(M, first, by.nu, by.t)(by.s)
+    second = _second_term(M, first, by.t)(by.nu)(by.s, slice(None))
     return np.asarray(first + second)
 
 
@@ -92,45 +95,61 @@ def _first_term(kind: Bound, M: np.ndarray, kappa: np.ndarray | None) -> np.ndar
     return out
 
 
-def _second_term(M: np.ndarray, first: np.ndarray, nu: float, t: float) -> Callable[[float], np.ndarray]:
-    """s ↦ μ F(M² − ν) with μ and ν from the pool's own values; F, the slow part, is the same for all s."""
+def _second_term(M: np.ndarray, first: np.ndarray, t: float) -> Callable[[float], SecondTerm]:
+    """ν ↦ (s, rows) ↦ μ F(M² − ν) with μ and ν from the pool's own values; what is slow is the same for all."""
     usable = np.isfinite(first) & np.isfinite(M)
     if not usable.any():
-        return lambda s: np.zeros_like(M)
+        return lambda nu: lambda s, rows: np.zeros_like(M)[rows]
+    typical = float(np.median(first[usable]))
     scale = 2.0 ** round(np.log2(np.median(M[usable])))  # μ takes up any factor; a power of two rounds nothing
     limit = 1e75 ** min(1.0, 1 / t)  # beyond it F would exceed float64
     with np.errstate(over="ignore"):
         square = np.minimum(M[usable] / scale, limit) ** 2
-    F = np.abs(square - np.quantile(square, nu)) ** (2 * t)
-    size, typical = float(np.median(F)), float(np.median(first[usable]))
 
-    def weighed(s: float) -> np.ndarray:
-        mu = 10**s * typical / size if size > 0 else 0.0
-        out = np.zeros_like(M)
-        with np.errstate(over="ignore"):  # infinity is the worst value
-            out[usable] = mu * F
-        return out
+    def at(nu: float) -> SecondTerm:
+        F = np.zeros_like(M)
+        F[usable] = np.abs(square - np.quantile(square, nu)) ** (2 * t)
+        size = float(np.median(F[usable]))
 
-    return weighed
+        def weighed(s: float, rows: slice) -> np.ndarray:
+            mu = 10**s * typical / size if size > 0 else 0.0
+            with np.errstate(over="ignore"):  # infinity is the worst value
+                weighted: np.ndarray = mu * F[rows]
+            return weighted
+
+        return weighed
+
+    return at
 
 
 def best_trade_off(
-    kind: Bound, M: np.ndarray, kappa: np.ndarray | None, quality: Callable[[np.ndarray], float], *, t: float = 1.0
+    kind: Bound,
+    M: np.ndarray,
+    kappa: np.ndarray | None,
+    quality: Callable[[np.ndarray], float],
+    *,
+    t: float = 1.0,
+    screen: tuple[slice, Callable[[np.ndarray], float]] | None = None,
 ) -> TradeOff:
     """The (ν, s) of a grid whose bound has the largest `quality`; the first one among equals.
 
     The paper lets Bayesian optimisation choose them by the very target it then reports (section 6.2); a grid does the
-    same without luck. Give a validation accuracy as the quality if the number is to be honest.
+    same without luck. Give a validation accuracy as the quality if the number is to be honest. With `screen`, some
+    rows and their quality, only the `FINALISTS` that are best on those are looked at closely.
     """
     if kind not in FITTED:
         return TradeOff(t=t)
     M = np.abs(np.asarray(M, dtype=np.float64))
     first = _first_term(kind, M, kappa)
 
-    def candidates() -> Iterator[tuple[TradeOff, np.ndarray]]:
-        for nu in NU_GRID:
-            second = _second_term(M, first, nu, t)
-            for s in S_GRID:
-                yield TradeOff(nu, s, t), first + second(s)
+    every = [TradeOff(nu, s, t) for nu in NU_GRID for s in S_GRID]
+    second = _second_term(M, first, t)
+    seconds = {nu: second(nu) for nu in NU_GRID}
 
-    return max(candidates(), key=lambda candidate: quality(candidate[1]))[0]
+    def on(rows: slice, judge: Callable[[np.ndarray], float]) -> Callable[[TradeOff], float]:
+        return lambda by: judge(first[rows] + seconds[by.nu](by.s, rows))
+
+    if screen is not None:
+        few = nlargest(FINALISTS, every, key=on(*screen))
+        every = sorted(few, key=every.index)
+    return max(every, key=on(slice(None), quality))

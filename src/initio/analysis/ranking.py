@@ -6,19 +6,26 @@ No weights, no accuracies, nothing fitted; the form is that of AZ-NAS (Lee and H
 soft "and": to be among the last by one member costs more than to be among the first by another gains, since a network
 fails by its weakest property. Equal values share the mean of their ranks. A member that is missing, or
 says the same of all, does not speak. An architecture is judged by the members that have a value for it; one for
-which more than half have none, as a network that no path leads through, ranks last.
+which more than half have none, as a network that no path leads through, ranks last. Where scores have several draws of
+weights and batch, a vote is the mean over draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from initio.analysis.correlation import ranks
 from initio.errors import InputError
+
+if TYPE_CHECKING:
+    from initio.scores.table import ScoreTable
+
+RANKING = "ranking"  # the column of a `ScoreTable` beside those of metrics
 
 DIGITS = 12  # of a logarithm: what is equal on paper is equal here
 
@@ -95,13 +102,13 @@ class Ranking:
 
 
 def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBERS) -> Ranking:
-    """The ranking of the architectures with these scores; NaN where one has no value. Other metrics have no say.
+    """The ranking of the architectures with these scores, (n,) or draws × n; other metrics than members have no say.
 
     >>> found = rank({"meco": np.array([1.0, 4.0, 2.0]), "flops": np.array([6.0, 5.0, 7.0]), "kappa": np.zeros(3)})
     >>> found.order.tolist(), found.decided
     ([2, 1, 0], ('meco', 'flops', 'flops'))
     """
-    lengths = {len(column) for column in columns.values()}
+    lengths = {np.shape(column)[-1] for column in columns.values()}
     if len(lengths) > 1:
         raise InputError(f"scores of one pool have one length, not {', '.join(map(str, sorted(lengths)))}")
     n = max(lengths, default=0)
@@ -117,7 +124,8 @@ def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBER
 
 
 def _votes(column: np.ndarray, member: Member) -> np.ndarray | None:
-    votes = log_ranks(member.sign * np.asarray(column, dtype=np.float64))
+    draws = member.sign * np.atleast_2d(np.asarray(column, dtype=np.float64))
+    votes = np.mean([log_ranks(draw) for draw in draws], axis=0)
     known = votes[~np.isnan(votes)]
     return votes if len(known) and np.ptp(known) > 0 else None
 
@@ -132,3 +140,25 @@ def log_ranks(values: np.ndarray) -> np.ndarray:
     out = np.full(len(values), np.nan)
     out[there] = np.log(ranks(values[there]) / (there.sum() + 1))
     return out
+
+
+def ranked(table: ScoreTable) -> ScoreTable:
+    """The table with one more column, `ranking`, a row a draw; as it is where less than half of the members speak.
+
+    Its values are of this pool: a part of the pool ranks in the same order among themselves only roughly.
+    """
+    columns = {name: table.each(name) for name in table.metrics if name in {m.metric for m in MEMBERS}}
+    measured = [name for name in columns if not table.origin(name).counted]
+    if 2 * len(rank(columns).members) < len(MEMBERS):
+        return table
+    draws = min((len(columns[name]) for name in measured), default=1)
+    each = [
+        rank({name: values[min(draw, len(values) - 1)] for name, values in columns.items()}) for draw in range(draws)
+    ]
+    made = replace(table.origin(measured[0]), settings=(), version=1)
+    made = replace(made, draws=made.draws[:draws])
+    return replace(
+        table,
+        columns={**table.columns, RANKING: np.stack([found.values for found in each])},
+        origins={**table.origins, RANKING: made},
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from initio.scores.table import ScoreTable
 from initio.tables.compact import CompactTable
 
 GRADIENT_METRICS = ("grad", "grad_norm", "snip", "grasp", "trace")  # M of HNAS's bounds, where the store has them
+SCREENED = 1000  # architectures of a pool at most, on which the grid of HNAS's parameters is first looked at
 NEVER = -2.0  # below any correlation
 
 
@@ -74,17 +75,23 @@ class Relation:
 
     def _bound(self, metric: str, kind: Bound, kappa: np.ndarray | None, fit: np.ndarray, t: float) -> BoundRow:
         M, closeness = self.scores[metric], SpearmanWith(fit)
-
-        def quality(values: np.ndarray) -> float:
-            rho = closeness(values)
-            return NEVER if rho is None else rho
-
-        by = best_trade_off(kind, M, kappa, quality, t=t)
+        some = slice(None, None, len(fit) // SCREENED + 1)
+        by = best_trade_off(kind, M, kappa, _never(closeness), t=t, screen=(some, _never(SpearmanWith(fit[some]))))
         values = bound(kind, M, kappa, by)
         used = by if kind in FITTED and closeness(values) is not None else None
         known = ~np.isnan(values) & ~np.isnan(self.target)
         rho, tau = (f(values[known], -self.target[known]) for f in (spearman, kendall))
         return BoundRow(metric, kind, rho, tau, used)
+
+
+def _never(closeness: SpearmanWith) -> Callable[[np.ndarray], float]:
+    """A number also where there is no correlation."""
+
+    def quality(values: np.ndarray) -> float:
+        rho = closeness(values)
+        return NEVER if rho is None else rho
+
+    return quality
 
 
 def relate(

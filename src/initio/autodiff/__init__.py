@@ -10,9 +10,10 @@
       │    normalisations      -> BatchNormalised, Affine      norms.py, on the sums of channels.py
       │  all others are left to autograd; with a direction their tangents come from torch's forward mode
       │  autograd's graph is compared with what was seen       audit.py
+      │  runs of cells, modules inside of the model, are noted cells.py
       ▼
     Tape: f, perhaps ḟ, and autograd's graph; every question is one backward pass of it  record.py
-         gradient, input_gradient, visit, dual_gradient, visit_dual, watched_gradients, curvature
+         gradient, input_gradient, visit, dual_gradient, visit_dual, watched_gradients, curvature, through
 
 **A backward pass.** The tape sets its `Switch` (switch.py: what the pass is for), calls `torch.autograd.grad`, and sets
 it back. The recorded functions read the switch: which parameters are wanted, whether batch statistics are constants,

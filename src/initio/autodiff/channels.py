@@ -67,6 +67,42 @@ def combine(constant: Tensor | None, *terms: tuple[Tensor, Tensor]) -> Tensor:
     return out
 
 
+# --- how channels go together ----------------------------------------------------------------------------------------
+
+
+def rows(t: Tensor, channels_first: bool = True) -> Tensor:
+    """(m, C, ...) or (m, ..., C) as a matrix with one row for each sample and position; what is channels last stays."""
+    if channels_first:
+        t = t.movedim(1, -1)
+    return t.detach().reshape(-1, t.shape[-1])
+
+
+def second_moments(X: Tensor) -> Tensor:
+    """⟨x xᵀ⟩ over rows, (C, C) in float64."""
+    return (X.T @ X).double() / len(X)
+
+
+def covariance(X: Tensor) -> Tensor:
+    """⟨x xᵀ⟩ − ⟨x⟩⟨x⟩ᵀ over rows, (C, C) in float64; centred first where the mean would drown the variance."""
+    mu = X.mean(0)
+    S = second_moments(X)
+    square = mu.double() ** 2
+    if X.dtype == torch.float64 or bool((square > 100 * (S.diagonal() - square)).any()):
+        X = X - mu
+        mu = X.mean(0)  # what rounding has left
+        S = second_moments(X)
+    return S - torch.outer(mu.double(), mu.double())
+
+
+def correlation(X: Tensor) -> Tensor:
+    """The correlations of columns, (C, C) in float64; a column without variance has none, not even with itself."""
+    S = covariance(X)
+    v = S.diagonal()
+    constant = v <= (torch.finfo(X.dtype).eps * X.abs().amax(0).double()) ** 2
+    scale = torch.where(constant, 0.0, v.clamp(min=torch.finfo(torch.float64).tiny).rsqrt())
+    return S * torch.outer(scale, scale)
+
+
 def bias_gradient(delta: Tensor, channels_first: bool) -> Tensor:
     """One gradient of a layer's bias for each sample: (m, C)."""
     if channels_first:

@@ -18,7 +18,9 @@ from initio.autodiff.norms import (
     affine,
     batch_standardised,
     group_standardised,
+    is_identity,
     standardised,
+    x_hat,
 )
 from initio.autodiff.recorder import Handler, Recorder, Rectified, Watched, watch
 from initio.autodiff.switch import Memo
@@ -66,12 +68,14 @@ def _batch_norm(
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
     """Always with the statistics of the batch; running statistics are neither read nor written."""
-    recorder.notes.batch_norms += 1
     if recorder.purpose.plain or input.ndim < 2:
-        return recorder.other(batch_standardised, (input, weight, bias, recorder.switch), {"eps": eps})
+        out = recorder.other(batch_standardised, (input, weight, bias, recorder.switch), {"eps": eps})
+        recorder.normalised(out, lambda: x_hat(input, eps))
+        return out
     own = recorder.knows(weight, bias)
     gamma, beta = (weight, bias) if own else (None, None)
     out = recorder.run(BatchNormalised, input, gamma, beta, recorder.use(gamma, beta), eps, recorder.purpose.frozen)
+    recorder.normalised(out, lambda: out if is_identity(gamma, beta) else x_hat(input, eps))
     if own:
         return out
     recorder.nodes.add(out.grad_fn)

@@ -89,6 +89,12 @@ class Geometry:
             return self._fused_outer(lib, x, delta, tuple(weight.shape), each=False).permute(2, 3, 0, 1)
         return self._backward(delta, x, weight, (False, True, False))[1]
 
+    def outer_parts(self, x: Tensor, delta: Tensor, weight: Tensor, parts: int) -> tuple[Tensor, Tensor]:
+        """`outer`, and what equal parts of the rows have of it: (parts, *shape of W)."""
+        edges = [len(x) * k // parts for k in range(parts + 1)]
+        shares = [self.outer(x[a:b], delta[a:b], weight) for a, b in itertools.pairwise(edges)]
+        return self.outer(x, delta, weight), torch.stack(shares)
+
     def _fused(self, x: Tensor, delta: Tensor) -> CDLL | None:
         if len(self.stride) == 2 and self.groups == 1:
             return fused.usable(x, delta)

@@ -92,6 +92,18 @@ def _normalised(z: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float
     return combine(b - mu * scale, (z, scale)), mu, inv, g
 
 
+def x_hat(z: Tensor, eps: float) -> Tensor:
+    """x̂, which no pass needs."""
+    mu, var = moments(z.detach())
+    inv = (var + eps).rsqrt()
+    return combine(-mu * inv, (z.detach(), inv))
+
+
+def is_identity(gamma: Tensor | None, beta: Tensor | None) -> bool:
+    """Whether y = x̂, as at initialisation."""
+    return (gamma is None or bool((gamma == 1).all())) and (beta is None or not bool(beta.any()))
+
+
 def _moved_scale(use: Use, inv: Tensor) -> Tensor | None:
     """γ̇ inv, or None if neither γ nor β moves."""
     if use.motion.weight is None and use.motion.bias is None:

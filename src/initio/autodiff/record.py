@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from initio.autodiff.audit import audit
+from initio.autodiff.cells import CellUse, noted
 from initio.autodiff.handlers import HANDLERS, PLAIN_HANDLERS
 from initio.autodiff.parts import Parts
 from initio.autodiff.recorder import (
@@ -46,10 +47,23 @@ from initio.autodiff.recorder import (
     watch,
 )
 from initio.autodiff.spill import within
-from initio.autodiff.switch import Layer, Recall, Statistics, Switch, Visit
+from initio.autodiff.switch import Layer, PartGradients, Recall, Statistics, Switch, Visit
 from initio.errors import InputError
 
-__all__ = ["Layer", "NoTangentError", "Notes", "Recall", "Tape", "Visit", "logits", "push", "record", "watch"]
+__all__ = [
+    "CellUse",
+    "Layer",
+    "NoTangentError",
+    "Notes",
+    "PartGradients",
+    "Recall",
+    "Tape",
+    "Visit",
+    "logits",
+    "push",
+    "record",
+    "watch",
+]
 
 
 # apart: row i of every layer belongs to sample i; elsewhere: some layer's rows are other than samples, as where time
@@ -144,15 +158,15 @@ class Tape:
             vars(self.switch).update(old)
 
     def gradient(
-        self, cotangent: Tensor, *, fisher: dict[str, Tensor] | None = None, names: Collection[str] | None = None,
-        batch_norm: Statistics = "coupled",
+        self, cotangent: Tensor, *, fisher: dict[str, Tensor] | None = None, by_part: PartGradients | None = None,
+        names: Collection[str] | None = None, batch_norm: Statistics = "coupled",
     ) -> dict[str, Tensor]:  # fmt: skip
         """Σ_i J_iᵀ c_i by parameter; zeros where the output does not depend on one."""
         leaves = self._leaves(names, self.parameters)
         watched = [w for w in self.watched.values() if w.memo is not None]
         out = self._run(
             [self.f], [cotangent], [*leaves.values(), *(w.value for w in watched)],
-            fisher=fisher, batch_norm=batch_norm, wanted=frozenset(leaves),
+            fisher=fisher, by_part=by_part, batch_norm=batch_norm, wanted=frozenset(leaves),
         )  # fmt: skip
         for w, delta in zip(watched, out[len(leaves) :], strict=True):
             assert w.memo is not None
@@ -166,18 +180,27 @@ class Tape:
 
     def dual_gradient(
         self, cotangent: Tensor, cotangent_dot: Tensor, *, fisher: dict[str, Tensor] | None = None,
-        names: Collection[str] | None = None, batch_norm: Statistics = "coupled",
+        by_part: PartGradients | None = None, names: Collection[str] | None = None, batch_norm: Statistics = "coupled",
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # fmt: skip
         """(g, Hv) of a loss with ∂ℓ/∂f = cotangent and d/dt of it = cotangent_dot, for parameters that move."""
         leaves = self._leaves(names, self.moving)
         g: dict[str, Tensor] = {}
         Hv = self._dual_run(
             cotangent, cotangent_dot, list(leaves.values()),
-            fisher=fisher, gradients=g, batch_norm=batch_norm, wanted=frozenset(leaves),
+            fisher=fisher, by_part=by_part, gradients=g, batch_norm=batch_norm, wanted=frozenset(leaves),
         )  # fmt: skip
         if unknown := sorted(self.notes.unknown.intersection(leaves)):
             g |= self.gradient(cotangent, names=unknown, batch_norm=batch_norm)
         return _filled(leaves, [g.get(name) for name in leaves]), _filled(leaves, Hv)
+
+    def through(self, cell: CellUse, delta: Tensor) -> Tensor | None:
+        """Jᵀδ: the gradient of a cell's input from one of its output; None where it does not depend on it."""
+        if cell.source is None:
+            return None
+        with self._switched(wanted=frozenset()), plain_arithmetic(), _named("torch cannot differentiate a cell"):
+            return torch.autograd.grad(
+                [cell.target.edge], [cell.source.edge], [delta], retain_graph=True, allow_unused=True
+            )[0]
 
     def curvature(
         self, loss_gradient: Callable[[Tensor], Tensor], direction: Mapping[str, Tensor],
@@ -256,8 +279,9 @@ def plain_arithmetic() -> Iterator[None]:
 
 def record(
     model: nn.Module, x: Tensor, *, direction: Mapping[str, Tensor] | None = None, dtype: torch.dtype = torch.float32,
-    codes: bool = False, fisher: bool = False, frozen: bool = False, memory: int | None = None, plain: bool = False,
-    recall: Recall | None = None, values: Mapping[str, Tensor] | None = None,
+    codes: bool = False, fisher: bool = False, features: bool = False, cells: Collection[nn.Module] = (),
+    frozen: bool = False, memory: int | None = None, plain: bool = False, recall: Recall | None = None,
+    values: Mapping[str, Tensor] | None = None,
 ) -> Tape:  # fmt: skip
     """Runs the model once and keeps what backward passes need.
 
@@ -271,6 +295,8 @@ def record(
         dtype: of the arithmetic.
         codes: note NASWOT's codes.
         fisher: keep what Fisher's sums are made of.
+        features: note how the channels of batch norms, or else of layers, go together.
+        cells: modules inside of the model whose runs are noted.
         frozen: batch statistics do not move with the direction.
         memory: bytes that the process should stay below; None for no limit.
         recall: the same one for a pass without direction, from which a gradient is read, and for a second pass of the
@@ -280,19 +306,20 @@ def record(
     """
     if plain:
         with sdpa_kernel(SDPBackend.MATH):  # the only one that can be differentiated twice
-            return _record(model, x, None, dtype, memory, Purpose(codes, shares=False, plain=True), None, values)
-    purpose = Purpose(codes, fisher, frozen, shares=True, shares_relus=memory is None)
+            purpose = Purpose(codes, features=features, shares=False, plain=True)
+            return _record(model, x, None, dtype, memory, purpose, None, cells, values)
+    purpose = Purpose(codes, fisher, features, frozen, shares=True, shares_relus=memory is None)
     try:
-        return _record(model, x, direction, dtype, memory, purpose, recall)
+        return _record(model, x, direction, dtype, memory, purpose, recall, cells)
     except CurvedError:
-        return _record(model, x, direction, dtype, memory, purpose, None)
+        return _record(model, x, direction, dtype, memory, purpose, None, cells)
     except SharedValueChangedError:
-        return _record(model, x, direction, dtype, memory, Purpose(codes, fisher, frozen, shares=False), recall)
+        return _record(model, x, direction, dtype, memory, replace(purpose, shares=False), recall, cells)
 
 
 def _record(
     model: nn.Module, x: Tensor, direction: Mapping[str, Tensor] | None, dtype: torch.dtype, memory: int | None,
-    purpose: Purpose, recall: Recall | None, values: Mapping[str, Tensor] | None = None,
+    purpose: Purpose, recall: Recall | None, cells: Collection[nn.Module], values: Mapping[str, Tensor] | None = None,
 ) -> Tape:  # fmt: skip
     parts = Parts(model)
     parts.check()
@@ -308,7 +335,10 @@ def _record(
     with torch.enable_grad():
         recorder = Recorder(parameters, v, PLAIN_HANDLERS if purpose.plain else HANDLERS, purpose, recall)
     try:
-        with within(memory), parts.standing_in(standing), torch.enable_grad(), plain_arithmetic(), recorder:
+        with (
+            within(memory), parts.standing_in(standing), torch.enable_grad(), plain_arithmetic(), recorder,
+            noted(cells) as runs,
+        ):  # fmt: skip
             f = output(model, x.clone() if purpose.plain else x)
         notes = recorder.notes
         reached = audit(f, recorder, len(x), {id(p): name for name, p in parts.parameters.items()})
@@ -317,6 +347,8 @@ def _record(
         kinks = [(node, K) for node, K in recorder.patterns if node in reached]
         if recorder.patterns and all(len(K) == len(x) for _, K in kinks):
             notes.codes = sum((K for _, K in kinks), torch.zeros(len(x), len(x), dtype=torch.float64))
+        notes.features = [G for node, G in recorder.features if node in reached]
+        notes.cells = [run for run in runs if run.target.edge.node in reached]
         if notes.by_row:
             kinks = []
         return Tape(

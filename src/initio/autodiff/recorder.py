@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from initio.autodiff import fused
+from initio.autodiff.cells import CellUse
+from initio.autodiff.channels import correlation, rows, second_moments
 from initio.autodiff.layers import Geometry
 from initio.autodiff.switch import Layer, Memo, Motion, Recall, Switch, Use
 from initio.autodiff.weighted import Keep, Weighted
@@ -29,6 +31,7 @@ class Purpose:
     Args:
         codes: note NASWOT's codes of every ReLU.
         fisher: keep what Fisher's sums are made of.
+        features: note how the channels of batch norms, or else of layers, go together.
         frozen: batch statistics do not move with the direction either.
         shares: a value may stand for several equal ones, as long as nothing changes it in place.
         shares_relus: the same for ReLUs; sharing holds on to values that could wait on disk.
@@ -37,6 +40,7 @@ class Purpose:
 
     codes: bool = False
     fisher: bool = False
+    features: bool = False
     frozen: bool = False
     shares: bool = True
     shares_relus: bool = True
@@ -81,6 +85,8 @@ class Notes:
     kinks: int = 0  # ReLUs and their like
     codes: Tensor | None = None  # NASWOT's Σ over ReLUs of C Cᵀ + (1−C)(1−C)ᵀ
     scales: list[tuple[Tensor, float]] = field(default_factory=list)  # 1/√(v + ε) of batch norms, and ε
+    features: list[Tensor] = field(default_factory=list)  # correlations of channels, (C, C), in float64
+    cells: list[CellUse] = field(default_factory=list)  # in the order in which they ran
 
     @property
     def by_row(self) -> bool:
@@ -149,6 +155,7 @@ class Recorder(TorchFunctionMode):
         self.fixed: dict[int, weakref.ref[Tensor]] = {}  # values that an operation in place must not meet
         self.notes = Notes()
         self.patterns: list[tuple[Any, Tensor]] = []  # (graph node of a ReLU's output, its code matrix)
+        self.features: list[tuple[Any, Tensor]] = []  # (graph node of a value, the correlations of its channels)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Dispatches on the function."""
@@ -171,6 +178,7 @@ class Recorder(TorchFunctionMode):
         self.nodes.clear()
         self.rectified.clear()
         self.patterns.clear()
+        self.features.clear()
 
     # --- operations that nothing special is known about ----------------------------------------------------------
 
@@ -337,7 +345,18 @@ class Recorder(TorchFunctionMode):
         out = self.run(Weighted, x, weight, bias, self.use(weight, bias, geometry), keep)
         if keep == "yes":
             self.fix(out)
+        if self.purpose.features and not self.notes.batch_norms:
+            self.features.append((out.grad_fn, correlation(rows(out, bool(geometry.stride)))))
         return out
+
+    def normalised(self, out: Tensor, values: Callable[[], Tensor]) -> None:
+        """Notes a batch norm and, if asked, how its normalised values go together; layers no longer stand for them."""
+        self.notes.batch_norms += 1
+        if not self.purpose.features:
+            return
+        if self.notes.batch_norms == 1:
+            self.features.clear()
+        self.features.append((out.grad_fn, second_moments(rows(values().detach()))))
 
     def fix(self, t: Tensor) -> None:
         """Remembers a value that is needed as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor
@@ -29,6 +29,20 @@ Visit = Callable[[Layer, Tensor, Tensor, Tensor | None, Tensor | None], None]
 
 
 @dataclass
+class PartGradients:
+    """Gradients of weights from equal parts of the batch, (parts, *shape) by name, filled by a pass that gives g."""
+
+    parts: int
+    found: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, name: str, shares: Tensor) -> None:
+        """Weights that are used twice have the sum of both gradients."""
+        if name in self.found:
+            shares = self.found[name] + shares
+        self.found[name] = shares
+
+
+@dataclass
 class Switch:
     """What the backward pass that runs now is to do; one for each tape."""
 
@@ -37,6 +51,7 @@ class Switch:
     visit: Visit | None = None
     gradients: dict[str, Tensor] | None = None  # the dual pass leaves g here
     fisher: dict[str, Tensor] | None = None  # Σ over positions of z ∘ δ, (m, channels), by layer
+    by_part: PartGradients | None = None  # the pass leaves g of parts of the batch here
 
     def wants(self, name: str) -> bool:
         """Whether the pass asks for this parameter; an empty name is none."""

@@ -9,7 +9,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from initio.autodiff.channels import bias_gradient, spread, sums
 from initio.autodiff.layers import Geometry
-from initio.autodiff.switch import Layer, Use
+from initio.autodiff.switch import Layer, Switch, Use
 
 Keep = Literal["no", "yes", "copy"]  # whether a layer's output is kept for Fisher's sums
 
@@ -83,7 +83,7 @@ def _backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
     if ctx.needs_input_grad[0]:
         gx = geometry.transpose(delta, x, weight, _flipped(ctx, weight))
     if switch.returns(layer.weight):
-        gw = geometry.outer(x, delta, weight)
+        gw = _gradient(layer, switch, x, delta, weight)
     if switch.returns(layer.bias):
         gb = bias_gradient(delta, bool(geometry.stride)).sum(0)
     return gx, None, gw, gb
@@ -104,7 +104,7 @@ def _dual_backward(ctx: Any, delta_dot: Tensor | None, delta: Tensor) -> tuple[T
     if ctx.needs_input_grad[1]:
         gxt = geometry.transpose(delta, xt, weight, _flipped(ctx, weight))
     if switch.returns(layer.weight):
-        switch.add_gradient(layer.weight, geometry.outer(x, delta, weight))
+        switch.add_gradient(layer.weight, _gradient(layer, switch, x, delta, weight))
         if delta_dot is not None:
             gw = geometry.outer(x, delta_dot, weight)
         if xt is not None:
@@ -114,6 +114,16 @@ def _dual_backward(ctx: Any, delta_dot: Tensor | None, delta: Tensor) -> tuple[T
         if delta_dot is not None:
             gb = bias_gradient(delta_dot, bool(geometry.stride)).sum(0)
     return gx, gxt, gw, gb
+
+
+def _gradient(layer: Layer, switch: Switch, x: Tensor, delta: Tensor, weight: Tensor) -> Tensor:
+    """g = δ xᵀ; the parts of the batch that the pass asks for are left in the switch."""
+    assert layer.geometry is not None
+    if switch.by_part is None:
+        return layer.geometry.outer(x, delta, weight)
+    g, shares = layer.geometry.outer_parts(x, delta, weight, switch.by_part.parts)
+    switch.by_part.add(layer.weight, shares)
+    return g
 
 
 def _input_cotangent(ctx: Any, x: Tensor, weight: Tensor, delta_dot: Tensor | None, delta: Tensor) -> Tensor | None:

@@ -118,6 +118,28 @@ def _bars() -> Bars:
     return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
 
 
+class TrainReporter(Reporter):
+    """The reporter of a training: hears its updates, its epochs, and sentences."""
+
+    def hear(self, what: Any) -> None:
+        """What `initio.train` tells its `on_event`."""
+        from initio.training import TrainedEpoch, TrainingProgress
+
+        if isinstance(what, TrainingProgress):
+            done, total = (what.epoch - 1) * what.batches + what.batch, what.epochs * what.batches
+            where = f"epoch {what.epoch} of {what.epochs}, loss {what.loss:.3f}, {what.accuracy:.1f} %"
+            if what.validation is not None:
+                where += f", validation {what.validation:.2f} %"
+            self.show("training", done, total, where)
+        elif isinstance(what, TrainedEpoch):
+            text = f"epoch {what.epoch:3}  loss {what.loss:.4f}  accuracy {what.accuracy:6.2f} %"
+            if what.validation is not None:
+                text += f"  validation {what.validation:6.2f} %"
+            self.note(f"{text}  {duration(what.seconds)}, waiting {100 * what.waited:.1f} %")
+        else:
+            self.note(str(what))
+
+
 class SearchReporter(Reporter):
     """The reporter of a search: hears its steps, and whatever else is under way."""
 

@@ -18,6 +18,10 @@ USUAL_CHANNELS = (1, 3)
 MOST_CLASSES = 1_000_000  # a label beyond it is damage: no output layer could have that many units
 
 
+class NoPartError(InputError):
+    """Data that are fine, but for the part that was asked for."""
+
+
 @dataclass(frozen=True)
 class LabelledArrays:
     """The training or the test part, checked: uint8 or float32 (n, c, h, w) or (n, f), and int64 labels."""
@@ -86,7 +90,7 @@ def wanted(split: str, parts: Mapping[str, P], name: str) -> P:
     if split not in ("train", "test"):
         raise InputError(f"the split must be 'train' or 'test', not {split!r}")
     if split not in parts:
-        raise InputError(f"{name} has no {split} part, only {' and '.join(parts)}")
+        raise NoPartError(f"{name} has no {split} part, only {' and '.join(parts)}")
     return parts[split]
 
 

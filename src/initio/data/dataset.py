@@ -28,6 +28,10 @@ class LazyImages(Protocol):
         """Names one image in errors."""
         ...
 
+    def chosen(self, numbers: np.ndarray) -> LazyImages:
+        """Some of them, in this order."""
+        ...
+
 
 Images = np.ndarray | LazyImages  # an array is (n, channels, height, width) or (n, features)
 
@@ -64,6 +68,15 @@ class Dataset:
         if self.images[0].ndim == 1:
             raise InputError(f"{self.name} has features, not images: there is nothing to resize")
         return replace(self, pixels=height_and_width(pixels))
+
+    def chosen(self, numbers: np.ndarray, split: str | None = None) -> Dataset:
+        """The samples with these numbers, in this order, with the same normalisation."""
+        images = self.images
+        if isinstance(images, np.ndarray):
+            images = images[numbers]
+        else:
+            images = images.chosen(numbers)
+        return replace(self, images=images, labels=self.labels[numbers], split=split or self.split)
 
     def batch(self, size: int = 64, seed: int = 0, *, labels: Labels = "true", pixels: Pixels | None = None) -> Batch:
         """The first `size` samples of the order that `seed` shuffles the data into: no sample twice.

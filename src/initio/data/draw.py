@@ -10,6 +10,7 @@ from initio.errors import InputError
 
 INPUTS, LABELS = 0, 1  # separate streams, so that a larger batch begins with the smaller one of the same seed
 SUBSET, SPLIT, ORDER, AUGMENT, LAYERS = 2, 3, 4, 5, 6  # of a training
+TEST = 7  # of data that have no test part of their own
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:

@@ -36,6 +36,10 @@ class HubImages:
         """The row."""
         return f"image {index} of {self.name}"
 
+    def chosen(self, numbers: np.ndarray) -> HubImages:
+        """Some of the rows."""
+        return HubImages(self.rows.select(numbers), self.column, self.name)
+
 
 def read_hub(name: str, split: str) -> Dataset:
     """`NAME` or `NAME:CONFIG`; the first image column and the first column of class labels."""

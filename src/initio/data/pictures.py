@@ -41,6 +41,10 @@ class PictureFiles:
         """The file."""
         return str(self.paths[index])
 
+    def chosen(self, numbers: np.ndarray) -> PictureFiles:
+        """Some of the files."""
+        return PictureFiles(tuple(self.paths[number] for number in numbers.tolist()))
+
 
 def read_picture(path: Path) -> np.ndarray:
     """One picture as uint8 (3, height, width); grey becomes three equal channels, transparency is dropped."""

@@ -8,20 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from initio import plugins
-from initio.data.arrays import wanted
+from initio.data.arrays import NoPartError, wanted
 from initio.data.cifar import find_layout, read_cifar
 from initio.data.dataset import Dataset
 from initio.data.digits import read_digits
+from initio.data.draw import TEST, generator
 from initio.data.gaussian import Noise
 from initio.data.hub import read_hub
 from initio.data.idx import idx_files, read_idx_folder
 from initio.data.npz import read_npz
 from initio.data.pictures import SUFFIXES, class_folders, read_image_folder
 from initio.data.resize import Pixels, height_and_width
+from initio.data.split import stratified
 from initio.errors import InputError, did_you_mean
 
 Data = Dataset | Noise
 
+TEST_SHARE = 0.2  # of data that have no test part
 DATA_FOLDER = "INITIO_DATA"  # the environment variable that names the folder of data and tables
 DEBIAN_FOLDER = Path("/usr/share/datasets")
 DEBIAN_NAMES = {"fashion-mnist": ", Debian's package dataset-fashion-mnist brings it", "mnist": ""}
@@ -57,6 +60,26 @@ def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Da
         raise InputError(f"{spec} cannot be read: {error.strerror or error}") from None
     except MemoryError:
         raise InputError(f"{spec} does not fit into memory") from None
+
+
+def load_parts(spec: str, *, pixels: Pixels | None = None) -> tuple[Data, Dataset | None, str]:
+    """What may be learned from, what it is tested on in the end, and a sentence on where that comes from.
+
+    Data without a test part give a fifth of each class, always the same; noise has nothing to test.
+    """
+    data = load(spec, pixels=pixels)
+    if isinstance(data, Noise):
+        return data, None, "noise has no test part"
+    try:
+        test = load(spec, split="test", pixels=pixels)
+        assert isinstance(test, Dataset)
+        return data, test, f"the test part of {data.name}"
+    except NoPartError:
+        rest, held_out = stratified(data.labels, TEST_SHARE, generator(0, TEST))
+        said = f"{len(held_out):,} samples of {data.name}, held out because it has no test part"
+        if not len(held_out):
+            return data, None, f"{data.name} has neither a test part nor enough samples to hold some out"
+        return data.chosen(rest), data.chosen(held_out, "test"), said
 
 
 def has_size(spec: str) -> bool:

@@ -13,6 +13,8 @@ from initio.autodiff.record import plain_arithmetic
 from initio.errors import InputError
 from initio.metrics.activations import ACTIVATIONS, tenas
 from initio.metrics.base import Measurement, Metric, Options, Value
+from initio.metrics.cells import CELLS
+from initio.metrics.channels import CHANNELS
 from initio.metrics.costs import COSTS
 from initio.metrics.gradients import GRADIENTS
 from initio.metrics.jacobian import JACOBIAN
@@ -23,7 +25,7 @@ from initio.records import Batch
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
-    for family in (GRADIENTS, KERNEL, SYNFLOW, ACTIVATIONS, JACOBIAN, NNGP, COSTS)
+    for family in (GRADIENTS, KERNEL, SYNFLOW, ACTIVATIONS, CHANNELS, CELLS, JACOBIAN, NNGP, COSTS)
     for metric in family
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +15,17 @@ from torch import Tensor, nn
 from initio.autodiff.layers import CHUNK_BYTES
 from initio.autodiff.parts import Parts
 from initio.autodiff.passes import outputs
-from initio.autodiff.record import NoTangentError, Tape, record
+from initio.autodiff.record import NoTangentError, PartGradients, Tape, record
 from initio.errors import InputError
 from initio.kernels import empirical
 from initio.kernels.empirical import BatchNorm, Kernel, Parameterisation, Parameters, Reduction, chosen, share
+from initio.networks.build import cells_of
 
 Loss = Literal["cross_entropy", "mse"]
 SAME = {"float32": 1e-4, "float64": 1e-10}  # outputs that differ by roundings
 STEP, AGREE = 1e-5, 1e-2  # of a finite difference along θ, and how well a double backward must agree with it
 FLAT = 1e-3  # a variance below this part of ε
+PARTS = 4  # of the batch, whose gradients ZiCo compares
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -91,8 +93,8 @@ class Metric:
     """One metric: what it is, where it comes from, and the function that reads it off a measurement.
 
     `needs` names what has to be computed: `labels`, `gradients`, `second order`, `kernel`, `codes`, `input gradients`,
-    `per-sample gradients`, `forward passes`, `counting`, `timing`. Metrics that need `timing` differ from run to run
-    and are left out of `all`.
+    `per-sample gradients`, `parts` (of the batch, and their gradients), `features` (correlations of channels), `cells`,
+    `forward passes`, `counting`, `timing`. Metrics that need `timing` differ from run to run and are left out of `all`.
 
     `higher_is_better` is the direction of the metric's paper, and no space changes it. `reversed_on` warns of spaces
     where accuracies fall as the metric gets better; docs/metrics.md has the numbers.
@@ -130,11 +132,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class LossPass:
-    """What one backward pass of the batch loss leaves: g, Hθ if tangents were carried, and Fisher's sums by layer."""
+    """What one backward pass of the batch loss leaves: g, Hθ if tangents were carried, and what metrics asked for."""
 
     g: dict[str, Tensor]
     H_theta: dict[str, Tensor] | None
-    fisher: dict[str, Tensor]
+    fisher: dict[str, Tensor]  # sums by layer
+    by_part: dict[str, Tensor]  # g from parts of the batch, (parts, *shape)
 
 
 class Measurement:
@@ -160,17 +163,20 @@ class Measurement:
 
     def _record(self, direction: Mapping[str, Tensor] | None) -> Tape:
         """The pass with recorded layers, or, where they disturb the model, one that leaves all to autograd."""
-        codes, memory = "codes" in self.needs, self.options.memory
+        cells = list[nn.Module]()
+        if "cells" in self.needs:
+            cells = cells_of(self.model)
+        noted: dict[str, Any] = {"cells": cells, "memory": self.options.memory}
+        noted |= {need: need in self.needs for need in ("codes", "features")}
         generator = torch.get_rng_state()
         try:
             tape = record(
-                self.model, self.x, direction=direction, dtype=self.dtype, codes=codes, fisher="fisher" in self.needs,
-                memory=memory,
+                self.model, self.x, direction=direction, dtype=self.dtype, fisher="fisher" in self.needs, **noted
             )  # fmt: skip
             _ = tape.samples
         except InputError as error:
             try:
-                tape = record(self.model, self.x, dtype=self.dtype, codes=codes, memory=memory, plain=True)
+                tape = record(self.model, self.x, dtype=self.dtype, plain=True, **noted)
                 _ = tape.samples
             except InputError:
                 raise error from None
@@ -207,11 +213,16 @@ class Measurement:
         fisher = None
         if "fisher" in self.needs:
             fisher = sums
-        names = [n for n in self.tape.parameters if n in self.theta]
+        by_part = None
+        parts = PartGradients(PARTS)
+        if "parts" in self.needs and self.m >= PARTS:
+            by_part = parts
+        asked: dict[str, Any] = {"fisher": fisher, "by_part": by_part}
+        asked["names"] = [n for n in self.tape.parameters if n in self.theta]
         if self.tape.ft is not None:
             delta_dot = self.loss_tangent(self.tape.ft.detach()) / self.m
-            return LossPass(*self.tape.dual_gradient(delta, delta_dot, fisher=fisher, names=names), sums)
-        return LossPass(self.tape.gradient(delta, fisher=fisher, names=names), None, sums)
+            return LossPass(*self.tape.dual_gradient(delta, delta_dot, **asked), sums, parts.found)
+        return LossPass(self.tape.gradient(delta, **asked), None, sums, parts.found)
 
     @cached_property
     def H_theta(self) -> dict[str, Tensor]:  # noqa: N802
@@ -322,6 +333,11 @@ class Measurement:
     def dtype(self) -> torch.dtype:
         """Of the arithmetic."""
         return DTYPES[self.options.dtype]
+
+    @property
+    def eps(self) -> float:
+        """What 1 is rounded to in that arithmetic."""
+        return torch.finfo(self.dtype).eps
 
     @property
     def chunk(self) -> int:

@@ -18,7 +18,7 @@ from initio.autodiff.record import Layer, NoTangentError, Tape, record
 from initio.autodiff.weighted import plus
 from initio.errors import InputError
 from initio.kernels.empirical import is_weight
-from initio.metrics.base import DEEP_SPACES, Measurement, Metric, UndefinedValue, Value, needs
+from initio.metrics.base import DEEP_SPACES, PARTS, Measurement, Metric, UndefinedValue, Value, needs
 
 LIPSCHITZ = math.sqrt(2)  # ‖softmax(f) − e_y‖ <= √2: γ of the cross-entropy
 
@@ -113,11 +113,36 @@ def fisher(at: Measurement) -> Value:
     for name, s in sums.items():
         weight = at.tape.parameters[name.split("#")[0]]
         total += fan_in(tuple(weight.shape)) * float((s.double() ** 2).sum()) / (2 * at.m)
+    return at.with_doubt(total, _outside(at), at.elsewhere)
+
+
+def zico(at: Measurement) -> Value:
+    """Σ over weights W of log Σ_w mean|g_w| / std(g_w), mean and deviation over parts of the batch.
+
+    The paper takes two batches; here it is four parts of one, from one pass whose batch statistics they share. Entries
+    that do not change from part to part do not count, as published.
+    """
+    if at.m < PARTS:
+        raise UndefinedValue(f"the batch cannot be divided into {PARTS} parts")
+    _ = at.g
+    total = 0.0
+    for name, g in at.loss_pass.by_part.items():
+        g = g.double()
+        deviation = g.std(0, correction=0)
+        changes = deviation > 0
+        if is_weight(at.tape.parameters[name]) and bool(changes.any()):
+            total += math.log(float((g.abs().mean(0)[changes] / deviation[changes]).sum()))
+    if not at.loss_pass.by_part:
+        raise UndefinedValue("the network has no convolution or linear layer whose gradients could be compared")
+    return at.with_doubt(total, _outside(at), at.elsewhere, _no_gradient(at))
+
+
+def _outside(at: Measurement) -> str:
+    """A note on weights that layers do not account for."""
     outside = [n for n in at.tape.notes.unknown if is_weight(at.tape.parameters[n])]
-    note = ""
-    if outside:
-        note = f"{len(outside)} weights are used outside of convolutions and linear layers, and do not count"
-    return at.with_doubt(total, note, at.elsewhere)
+    if not outside:
+        return ""
+    return f"{len(outside)} weights are used outside of convolutions and linear layers, and do not count"
 
 
 def _no_gradient(at: Measurement) -> str:
@@ -237,4 +262,7 @@ GRADIENTS = (
            needs("labels", "gradients", "fisher"), fisher,
            "What removing channels would cost, to second order, weighted by each channel's weights as published.",
            reversed_on=DEEP_SPACES),
+    Metric("zico", "Σ_layers log Σ_w mean|g_w| / std(g_w)", "ZiCo (Li et al. 2023)", True,
+           needs("labels", "gradients", "parts"), zico,
+           "How alike the gradients of four parts of the batch are, which share its statistics."),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from torch import Tensor, nn
@@ -73,6 +73,33 @@ def _each(parts: Mapping[str, T | None], change: Callable[[T], T]) -> dict[str, 
     out: dict[str, T | None] = dict.fromkeys(parts)
     out |= {name: change(part) for name, part in parts.items() if part is not None}
     return out
+
+
+def cells_of(model: nn.Module) -> list[nn.Module]:
+    """The outermost modules of a network that are made of modules; `nn.Sequential` and its like are looked into.
+
+    The cells of a space's network with the reductions between them, the blocks of a ResNet, the layers of a
+    transformer. If there is a single one, as in a wrapper, those inside it.
+
+    >>> blocks = [nn.TransformerEncoderLayer(2, 1, 2) for _ in range(3)]
+    >>> cells_of(nn.Sequential(nn.Linear(2, 2), nn.Sequential(*blocks), nn.ReLU())) == blocks
+    True
+    >>> cells_of(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    []
+    """
+    found = list(_outermost(model))
+    while len(found) == 1 and (inside := list(_outermost(found[0]))):
+        found = inside
+    return list(dict.fromkeys(found))
+
+
+def _outermost(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        child = getattr(child, "_orig_mod", child)  # what `torch.compile` has wrapped
+        if isinstance(child, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+            yield from _outermost(child)
+        elif isinstance(child, GraphModule) or next(child.children(), None) is not None:
+            yield child
 
 
 def build(graph: Graph, settings: NetworkSettings, *, seed: int = 0) -> nn.Module:

@@ -14,13 +14,12 @@ import numpy as np
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture
-from initio.scores.store import UNRECORDED, Group, Key, Store
+from initio.scores.store import UNRECORDED, Group, Key, ScoreColumn, Store
 from initio.scores.table import Draw, Flags, Origin, ScoreTable
 from initio.spaces import Space
 
 Chosen = dict[str, list[Group]]  # for each metric, groups that differ in the batch alone
 Wanted = Mapping[str, tuple[Origin, frozenset[Key]]]  # for each metric, how it was made and where it is
-Found = tuple[int, Draw, float | None, str]  # row, draw, value, flag
 
 
 def read_table(
@@ -69,31 +68,37 @@ def fill(store: Store, wanted: Wanted, among: Iterable[Architecture] | None = No
     """The values under these keys, of all architectures or `among` some; where an origin names draws, those alone."""
     metric_of = {key: metric for metric, (_, keys) in wanted.items() for key in keys}
     row_of: dict[tuple[str, str], int] = {}  # an architecture by its texts, which are quick to compare
-    found: dict[str, list[Found]] = {metric: [] for metric in wanted}
-    for key, choices, seed, value, flag in store.rows({key[0] for key in metric_of}, among):
-        if key in metric_of:
-            row = row_of.setdefault((key[0], choices), len(row_of))
-            found[metric_of[key]].append((row, (seed, key[2]), value, flag))
+    places: dict[tuple[str, tuple[str, ...]], np.ndarray] = {}  # the rows of a list of architectures
+    found: dict[str, list[tuple[Draw, np.ndarray, ScoreColumn]]] = {metric: [] for metric in wanted}
+    for block in store.blocks({key[0] for key in metric_of}, among):
+        if block.key in metric_of:
+            space = block.key[0]
+            if (space, block.choices) not in places:
+                rows = [row_of.setdefault((space, choices), len(row_of)) for choices in block.choices]
+                places[space, block.choices] = np.array(rows, dtype=np.intp)
+            draw = block.seed, block.key[2]
+            found[metric_of[block.key]].append((draw, places[space, block.choices], block))
     columns, flags, origins = {}, {}, {}
     for metric, (origin, _) in wanted.items():
         try:
-            draws = origin.draws or tuple(sorted({draw for _, draw, _, _ in found[metric]}))
-            columns[metric], flags[metric] = _column(found[metric], draws, len(row_of))
-        except (TypeError, ValueError) as error:  # a text where a number belongs
+            draws = origin.draws or tuple(sorted({draw for draw, _, _ in found[metric]}))
+        except TypeError as error:  # a text where a number belongs
             raise store.damaged(error) from None
+        columns[metric], flags[metric] = _column(found[metric], draws, len(row_of))
         origins[metric] = replace(origin, draws=draws)
     return ScoreTable.of((store.architecture(*texts) for texts in row_of), columns, flags, origins)
 
 
-def _column(found: Sequence[Found], draws: Sequence[Draw], rows: int) -> tuple[np.ndarray, Flags]:
+def _column(
+    found: Sequence[tuple[Draw, np.ndarray, ScoreColumn]], draws: Sequence[Draw], rows: int
+) -> tuple[np.ndarray, Flags]:
     place = {draw: number for number, draw in enumerate(draws)}
     column = np.full((len(draws), rows), np.nan)
-    flags = {}
-    for row, draw, value, flag in found:
-        if draw in place and value is not None:
-            column[place[draw], row] = value
-        if draw in place and flag:
-            flags[place[draw], row] = flag
+    flags: dict[tuple[int, int], str] = {}
+    for draw, where, block in found:
+        if draw in place:
+            column[place[draw], where] = block.values
+            flags |= {(place[draw], int(where[at])): flag for at, flag in block.flags.items()}
     return column, flags
 
 

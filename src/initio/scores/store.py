@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from initio.errors import InputError
 from initio.records import Architecture, Batch, Evaluation, Settings, decode, encode, load_json
 
 STORE_VERSION = 1
+PACKED_VERSION = 2  # of a packed store; there are some of the first version, which are stores as they are
 APPLICATION_ID = 0x494E4954  # "INIT": tells a store from any other SQLite file
 PACKED = ".xz"
 SHIPPED = Path(__file__).parent / "shipped"
@@ -40,6 +44,15 @@ SCHEMA = (
         value REAL, flag TEXT NOT NULL,
         PRIMARY KEY (space, choices, settings, data, metric, version, seed)
     ) WITHOUT ROWID""",
+)
+# A packed store has columns: the values of one kind and seed, in the order of a list of architectures that many share.
+PACKED_SCHEMA = (
+    "CREATE TABLE pools (id INTEGER PRIMARY KEY, choices TEXT NOT NULL UNIQUE)",
+    """CREATE TABLE blocks (
+        space TEXT NOT NULL, settings INTEGER NOT NULL REFERENCES settings (id), data TEXT NOT NULL,
+        metric TEXT NOT NULL, version INTEGER NOT NULL, seed INTEGER NOT NULL,
+        pool INTEGER NOT NULL REFERENCES pools (id), numbers BLOB NOT NULL, flags TEXT NOT NULL
+    )""",
 )
 _KEY = "scores.space, scores.choices, settings.text, scores.data, scores.metric, scores.version, scores.seed"
 _ROWS = f"SELECT {_KEY}, scores.value, scores.flag FROM scores JOIN settings ON settings.id = scores.settings"
@@ -76,6 +89,17 @@ class Group:
         return self.data == ""
 
 
+@dataclass(frozen=True, eq=False)
+class ScoreColumn:
+    """All values of one kind and seed, NaN where there is none."""
+
+    key: Key
+    seed: int
+    choices: tuple[str, ...]
+    values: np.ndarray
+    flags: dict[int, str]  # by place
+
+
 class Store:
     """An open store; use it in a `with` block.
 
@@ -110,6 +134,7 @@ class Store:
             self._db.close()
             raise
         self._file = self._file_now()
+        self._columns, self._expanded = self._read_columns(), False
 
     # --- opening -----------------------------------------------------
 
@@ -150,9 +175,10 @@ class Store:
         version = self._pragma("user_version")
         if self._pragma("application_id") != APPLICATION_ID or version < 1:
             raise InputError(f"{str(self.path)!r} is not a store of Initio")
-        if version > STORE_VERSION:
+        newest = {True: PACKED_VERSION, False: STORE_VERSION}[self.path.suffix == PACKED]
+        if version > newest:
             raise InputError(
-                f"the store {str(self.path)!r} has version {version}, this Initio reads up to {STORE_VERSION}: "
+                f"the store {str(self.path)!r} has version {version}, this Initio reads up to {newest}: "
                 f"install a newer Initio or use another file"
             )
         if not read_only:
@@ -233,7 +259,7 @@ class Store:
     def known(self, arch: Architecture, values: Settings, data: str) -> set[Known]:
         """Which (metric, version, seed) the store has of this architecture."""
         with self._sentences():
-            rows = self._db.execute(
+            rows = self._ask(
                 "SELECT metric, version, seed FROM scores WHERE space = ? AND choices = ? AND data = ? "
                 "AND settings = (SELECT id FROM settings WHERE text = ?)",
                 (arch.space, _choices_text(arch), data, _settings_text(values)),
@@ -249,8 +275,25 @@ class Store:
     def evaluations(self) -> Iterator[Evaluation]:
         """All scores, in the order of their keys: the same order for the same scores, however they were written."""
         with self._sentences():
-            for row in self._db.execute(f"{_ROWS} ORDER BY {_KEY}"):
+            for row in self._ask(f"{_ROWS} ORDER BY {_KEY}"):
                 yield self._evaluation(row)
+
+    def blocks(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[ScoreColumn]:
+        """The scores of these spaces, or of a few architectures, as columns."""
+        if self._columns and among is None:
+            wanted = set(spaces)
+            yield from (block for block in self._columns if block.key[0] in wanted)
+            return
+        found: dict[tuple[Key, int], list[tuple[str, float | None, str]]] = {}
+        for key, choices, seed, value, flag in self.rows(spaces, among):
+            found.setdefault((key, seed), []).append((choices, value, flag))
+        for (key, seed), rows in found.items():
+            try:
+                values = np.array([value for _, value, _ in rows], dtype=np.float64)
+            except (TypeError, ValueError) as error:  # a text where a number belongs
+                raise self.damaged(error) from None
+            flags = {place: flag for place, (_, _, flag) in enumerate(rows) if flag}
+            yield ScoreColumn(key, seed, tuple(choices for choices, _, _ in rows), values, flags)
 
     def rows(self, spaces: Iterable[str], among: Iterable[Architecture] | None = None) -> Iterator[StoredRow]:
         """The scores of these spaces as plain values, in one sweep; or only those of a few architectures."""
@@ -262,8 +305,13 @@ class Store:
             asked = ((arch.space, _choices_text(arch)) for arch in among)
         with self._sentences():
             for words in asked:
-                for row in self._db.execute(question, words):
+                for row in self._ask(question, words):
                     yield row[:5], row[5], row[6], row[7], row[8]
+
+    def spaces(self) -> set[str]:
+        """Those that it has scores of."""
+        with self._sentences():
+            return {space for (space,) in self._ask("SELECT DISTINCT space FROM scores")}
 
     def architecture(self, space: str, choices: str) -> Architecture:
         """The architecture of a row."""
@@ -274,8 +322,10 @@ class Store:
 
     def groups(self) -> list[Group]:
         """What the store holds, in the order of the keys."""
+        if self._columns:
+            return self._groups_of_columns()
         with self._sentences():
-            rows = self._db.execute(
+            rows = self._ask(
                 "SELECT s.space, t.text, s.data, coalesce(d.source, ''), s.metric, s.version, "
                 "count(DISTINCT s.choices), count(DISTINCT s.seed), sum(s.value IS NULL), sum(s.flag <> ''), t.id "
                 "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
@@ -289,7 +339,13 @@ class Store:
 
     def __len__(self) -> int:
         with self._sentences():
-            return int(self._db.execute("SELECT count(*) FROM scores").fetchone()[0])
+            return int(self._ask("SELECT count(*) FROM scores").fetchone()[0])
+
+    def _ask(self, question: str, words: Sequence[str] = ()) -> sqlite3.Cursor:
+        """A question about rows of scores."""
+        if self._columns and not self._expanded:
+            self._expand()
+        return self._db.execute(question, words)
 
     def _evaluation(self, row: tuple[Any, ...]) -> Evaluation:
         space, choices, text, data, metric, version, seed, value, flag = row
@@ -305,6 +361,56 @@ class Store:
             return found
         except InputError:
             raise self.damaged(f"settings {text[:40]!r}") from None
+
+    # --- columns of a packed store -----------------------------------------------------
+
+    def _read_columns(self) -> list[ScoreColumn]:
+        """Those of a packed store; its `scores` are empty until someone asks for them one by one."""
+        if self._pragma("user_version") != PACKED_VERSION:
+            return []
+        with self._sentences():
+            pools = dict(self._db.execute("SELECT id, choices FROM pools"))
+            rows = self._db.execute(
+                "SELECT space, settings, data, metric, version, seed, pool, numbers, flags FROM blocks"
+            ).fetchall()
+        try:
+            lists = {number: tuple(choices.split(";")) for number, choices in pools.items()}
+            return [_block(row, lists) for row in rows]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self.damaged(error) from None
+
+    def _groups_of_columns(self) -> list[Group]:
+        with self._sentences():
+            settings = dict(self._db.execute("SELECT id, text FROM settings"))
+            sources = dict(self._db.execute("SELECT fingerprint, source FROM data"))
+        alike: dict[Key, list[ScoreColumn]] = {}
+        for block in self._columns:
+            alike.setdefault(block.key, []).append(block)
+        groups = []
+        for (space, number, data, metric, version), blocks in alike.items():
+            archs = len(set().union(*{block.choices for block in blocks}))
+            undefined = sum(int(np.isnan(block.values).sum()) for block in blocks)
+            flagged = sum(len(block.flags) for block in blocks)
+            made = self._read_settings(settings[number])
+            about = space, made, data, sources.get(data, ""), metric, version
+            groups.append((settings[number], Group(*about, archs, len(blocks), undefined, flagged, number)))
+        groups.sort(key=lambda item: (item[1].space, item[0], *item[1].key[2:]))
+        return [group for _, group in groups]
+
+    def _expand(self) -> None:
+        """Makes the rows of a packed store from its columns, in memory."""
+        self._expanded = True
+        with self._sentences():
+            for block in self._columns:
+                space, settings, *rest = block.key
+                numbers = [None if math.isnan(value) else value for value in block.values.tolist()]
+                self._db.executemany(
+                    "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        (space, choices, settings, *rest, block.seed, value, block.flags.get(place, ""))
+                        for place, (choices, value) in enumerate(zip(block.choices, numbers, strict=True))
+                    ),
+                )
 
     # --- transactions and errors -----------------------------------------------------
 
@@ -365,10 +471,38 @@ def pack(store: Store, path: Path) -> None:
         raise InputError(f"a packed store ends in {PACKED}, not {path.name!r}")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         plain, packed = Path(folder) / "plain.db", Path(folder) / "packed"
-        with store._sentences():
-            store._db.execute("VACUUM INTO ?", (str(plain),))
+        with Store(plain) as copy, store._sentences():
+            for table, places in (("settings", "?, ?"), ("data", "?, ?, ?")):
+                rows = store._db.execute(f"SELECT * FROM {table}")
+                copy._db.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+            _write_columns(copy._db, store.blocks(store.spaces()))
+            copy._db.execute("PRAGMA journal_mode = DELETE")
         packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9))
         packed.replace(path)
+
+
+def _write_columns(db: sqlite3.Connection, blocks: Iterable[ScoreColumn]) -> None:
+    for statement in PACKED_SCHEMA:
+        db.execute(statement)
+    db.execute("BEGIN")
+    for block in blocks:
+        choices = ";".join(block.choices)
+        db.execute("INSERT INTO pools (choices) VALUES (?) ON CONFLICT DO NOTHING", (choices,))
+        (pool,) = db.execute("SELECT id FROM pools WHERE choices = ?", (choices,)).fetchone()
+        flags = json.dumps(block.flags)
+        bits = np.ascontiguousarray(block.values, dtype="<f8").view(np.uint8).reshape(-1, 8)
+        row = (*block.key, block.seed, pool, bits.T.tobytes(), flags)  # signs and exponents together pack better
+        db.execute("INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    db.execute("COMMIT")
+    db.execute(f"PRAGMA user_version = {PACKED_VERSION}")
+
+
+def _block(row: tuple[Any, ...], lists: Mapping[int, tuple[str, ...]]) -> ScoreColumn:
+    *key, seed, pool, numbers, flags = row
+    choices = lists[pool]
+    bits = np.frombuffer(numbers, dtype=np.uint8).reshape(8, len(choices))
+    values = np.ascontiguousarray(bits.T).view("<f8").ravel()
+    return ScoreColumn(tuple(key), seed, choices, values, {int(at): str(why) for at, why in json.loads(flags).items()})
 
 
 def shipped() -> dict[str, Path]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import permutations, product
 
 from initio.errors import InputError, did_you_mean
-from initio.networks.graphs import IDENTITY, SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune, reached
+from initio.networks.graphs import IDENTITY, SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
@@ -106,7 +105,7 @@ class NB201Space(GraphSpace):
 
     def canonical(self, arch: Architecture) -> Architecture:
         """The first architecture with the same `graph_key`: 5,260 classes instead of 15,625."""
-        return Architecture(self.name, _representatives()[self.check(arch).choices])
+        return Architecture(self.name, representative_choices()[self.check(arch).choices])
 
 
 def _cell(edges: Sequence[Op]) -> Graph:
@@ -135,35 +134,37 @@ def graph_key(choices: tuple[int, ...]) -> Key:
     of the same sum are one value that is added twice.
     """
     terms: list[tuple[str, Sum]] = []
-    nodes: list[Counter[int]] = [Counter({-1: 1})]
-    for node in (1, 2, 3):
-        total: Counter[int] = Counter()
-        for (source, target), op in zip(EDGES, choices, strict=True):
-            if target != node or OPS[op] == "none" or not nodes[source]:
-                continue
-            if OPS[op] == "skip_connect":
-                total += nodes[source]
-                continue
-            term = (OPS[op], tuple(sorted(nodes[source].items())))
-            if OPS[op] == "avg_pool_3x3" and term in terms:
-                total[terms.index(term)] += 1
-            else:
-                terms.append(term)
-                total[len(terms) - 1] += 1
-        nodes.append(total)
-    return _renamed(terms, tuple(sorted(nodes[3].items())))
+    nodes: list[dict[int, int]] = [{-1: 1}, {}, {}, {}]
+    for (source, target), op in zip(EDGES, choices, strict=True):  # all into a node before any out of it
+        total = nodes[target]
+        if OPS[op] == "none" or not nodes[source]:
+            continue
+        if OPS[op] == "skip_connect":
+            for term, times in nodes[source].items():
+                total[term] = total.get(term, 0) + times
+            continue
+        made = OPS[op], tuple(sorted(nodes[source].items()))
+        if OPS[op] != "avg_pool_3x3" or made not in terms:
+            total[len(terms)] = 1
+            terms.append(made)
+        else:
+            place = terms.index(made)
+            total[place] = total.get(place, 0) + 1
+    return _renamed(tuple(terms), tuple(sorted(nodes[3].items())))
 
 
-def _renamed(terms: list[tuple[str, Sum]], output: Sum) -> Key:
+@lru_cache(100_000)
+def _renamed(terms: tuple[tuple[str, Sum], ...], output: Sum) -> Key:
     """The smallest way to number the live terms; only terms that unfold to the same expression can change places."""
-    sums = {-1: (), **{term: sources for term, (_, sources) in enumerate(terms)}}
-    live = reached((term for term, _ in output), lambda term: [source for source, _ in sums[term]]) - {-1}
+    live = {term for term, _ in output}
+    for term in reversed(range(len(terms))):  # sources come before what is made of them
+        if term in live:
+            live.update(source for source, _ in terms[term][1])
     unfolded: dict[int, str] = {-1: "x"}
-    for term in sorted(live):
+    groups: dict[str, list[int]] = {}
+    for term in sorted(live - {-1}):
         op, sources = terms[term]
         unfolded[term] = f"{op}({'+'.join(sorted(f'{n}*{unfolded[s]}' for s, n in sources))})"
-    groups: dict[str, list[int]] = {}
-    for term in sorted(live):
         groups.setdefault(unfolded[term], []).append(term)
 
     def key(order: list[int]) -> Key:
@@ -179,7 +180,7 @@ def _renamed(terms: list[tuple[str, Sum]], output: Sum) -> Key:
 
 
 @cache
-def _representatives() -> dict[tuple[int, ...], tuple[int, ...]]:
+def representative_choices() -> dict[tuple[int, ...], tuple[int, ...]]:
     """For every cell, the first of its class in the order of choices."""
     first: dict[Key, tuple[int, ...]] = {}
     cells = product(range(len(OPS)), repeat=len(EDGES))

@@ -15,7 +15,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.spaces import NB201, GraphSpace
-from initio.spaces.nb201 import EDGES, OPS
+from initio.spaces.nb201 import EDGES, OPS, representative_choices
 from initio.tables.base import NoValidation, Table
 from initio.tables.cells import as_architectures
 from initio.tables.compact import Arrays, CompactTable, Row, Rows
@@ -60,9 +60,10 @@ class NB201Rows(Rows):
 
     def matching(self, representatives: Collection[Architecture]) -> Iterator[Row]:
         """All members of the classes."""
-        for number, written in enumerate(as_architectures(NB201.name, self.ops)):
-            if (representative := NB201.canonical(written)) in representatives:
-                yield number, written, representative
+        by_choices = {arch.choices: arch for arch in representatives if arch.space == NB201.name}
+        for number, choices in enumerate(map(tuple, self.ops.tolist())):
+            if (representative := by_choices.get(representative_choices()[choices])) is not None:
+                yield number, Architecture(NB201.name, choices), representative
 
 
 def open_nb201(path: Path, epochs: int | None = None, *, dataset: str = "c10", version: str | None = None) -> Table:

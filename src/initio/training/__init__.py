@@ -1,4 +1,4 @@
-"""Short, seeded, resumable trainings on the user's own data: who answers a search's queries when no table does.
+"""Seeded, resumable trainings on the user's own data: short ones that answer a search's queries, and whole recipes.
 
 >>> from initio.data import load
 >>> from initio.records import Query
@@ -10,7 +10,18 @@ True
 """
 
 from initio.training.evaluate import Training
-from initio.training.fit import TrainingProgress, fit
+from initio.training.fit import TrainedEpoch, TrainingProgress, fit
+from initio.training.machine import MachineSettings
+from initio.training.recipes import RECIPES, make_recipe
 from initio.training.settings import TrainingSettings
 
-__all__ = ["Training", "TrainingProgress", "TrainingSettings", "fit"]
+__all__ = [
+    "RECIPES",
+    "MachineSettings",
+    "TrainedEpoch",
+    "Training",
+    "TrainingProgress",
+    "TrainingSettings",
+    "fit",
+    "make_recipe",
+]

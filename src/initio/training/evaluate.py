@@ -9,20 +9,20 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from initio.data import Data, Noise
 from initio.errors import InputError
 from initio.files import write_text
-from initio.networks.build import GraphModule
 from initio.records import Architecture, Observation, Query
 from initio.scores.measure import home_of, subject
 from initio.spaces import NetworkSettings, Space
-from initio.training.fit import Examples, OnNote, OnProgress, fit
+from initio.training.examples import Examples, examples_of
+from initio.training.fit import OnNote, OnProgress, fit
+from initio.training.machine import laid_out
 from initio.training.settings import TrainingSettings
 
-FORMAT = 2  # of the files; a change of what a training computes changes it too
+FORMAT = 3  # of the files; a change of what a training computes changes it too
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,8 @@ class Training:
     def __post_init__(self) -> None:
         if isinstance(self.data, Noise):
             raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
+        if not self.settings.validation:
+            raise InputError("a search compares validation accuracies: hold out a share for them, as validation=0.3")
         size = self.space.sizes.training
         network = replace(
             self.network,
@@ -70,7 +72,7 @@ class Training:
     def examples(self) -> Examples:
         """The data in memory, read when it is first needed."""
         assert not isinstance(self.data, Noise)
-        return Examples.of(self.data, self.settings, self.seed)
+        return examples_of(self.data, self.settings, self.seed)
 
     def __call__(self, query: Query) -> Observation:
         """Trains, or goes on, or remembers."""
@@ -91,10 +93,7 @@ class Training:
 
     def build(self, arch: Architecture) -> nn.Module:
         """The network of an architecture, as every training of it begins."""
-        network = home_of(self.space, arch).build(arch, self.network, seed=self.seed)
-        if _may_be_channels_last(network):
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return network
+        return laid_out(home_of(self.space, arch).build(arch, self.network, seed=self.seed))
 
     def _train(
         self, arch: Architecture, settings: TrainingSettings, identity: str, checkpoint: Path | None
@@ -124,17 +123,6 @@ class Training:
                 "torch": version("torch"),
             }
         )
-
-
-def _may_be_channels_last(network: nn.Module) -> bool:
-    """Channels last is faster, up to 1.8 times; your own modules might `view` and are left as they are.
-
-    Torch 2.13 can write out of bounds in the backward pass of 1x1 convolutions with a stride and few channels.
-    """
-    return isinstance(network, GraphModule) and not any(
-        isinstance(module, nn.Conv2d) and max(module.stride) > 1 and max(module.kernel_size) == 1
-        for module in network.modules()
-    )
 
 
 # --- answers on disk ----------------------------------------------------------------------------------------------

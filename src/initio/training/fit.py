@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from initio.autodiff.threads import one_thread
-from initio.data import Dataset
-from initio.data.draw import AUGMENT, LAYERS, ORDER, SPLIT, SUBSET, generator
-from initio.data.split import stratified
+from initio.data.draw import AUGMENT, LAYERS, ORDER, generator
 from initio.errors import InputError
-from initio.records import Observation
+from initio.records import Observation, decode, encode
 from initio.training import checkpoints
 from initio.training.augment import augmentation
 from initio.training.checkpoints import Checkpoint, UnusableError
+from initio.training.examples import Examples
+from initio.training.machine import PlainMachine
+from initio.training.schedules import drop_paths, learning_rate
 from initio.training.settings import TrainingSettings
-
-VALIDATION_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -42,131 +38,141 @@ class TrainingProgress:
     accuracy: float  # in percent, on the training batches of the epoch so far
     seconds: float  # since the training began
     left: float  # estimate of the seconds to its end
+    validation: float | None = None  # accuracy after the epoch before, in percent
+
+
+@dataclass(frozen=True)
+class TrainedEpoch:
+    """What an epoch came to."""
+
+    epoch: int  # from 1
+    loss: float
+    accuracy: float  # in percent, on the training batches as they were learned
+    lr: float  # of its last update
+    seconds: float  # since the training began, validation included
+    waited: float  # share of the epoch's time in which nothing was computed for want of data
+    validation_loss: float | None = None
+    validation: float | None = None  # accuracy in percent; None where nothing was held out or it was not asked for
 
 
 OnProgress = Callable[[TrainingProgress], None]
 OnNote = Callable[[str], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Inputs and labels in memory, to train on and to validate on."""
-
-    x: Tensor
-    y: Tensor
-    x_validation: Tensor
-    y_validation: Tensor
-    classes: int
-
-    @classmethod
-    def of(cls, data: Dataset, settings: TrainingSettings, seed: int) -> Examples:
-        """The data's samples, split by `seed`; whoever trains with it sees the same split."""
-        numbers = np.arange(len(data))
-        if settings.samples is not None and settings.samples < len(data):
-            numbers = stratified(data.labels, settings.samples / len(data), generator(seed, SUBSET))[1]
-        learn, validate = (
-            numbers[part] for part in stratified(data.labels[numbers], settings.validation, generator(seed, SPLIT))
-        )
-        if len(learn) < 2 or not len(validate):
-            raise InputError(
-                f"{len(numbers)} samples of {data.name} with a validation share of {settings.validation} are "
-                f"{len(learn)} to train on and {len(validate)} to validate on: use more samples or another share"
-            )
-        (x, y), (x_validation, y_validation) = (map(torch.from_numpy, data.arrays(part)) for part in (learn, validate))
-        return cls(x, y, x_validation, y_validation, data.classes)
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with any input, label or part."""
-        digest = hashlib.sha256(f"{tuple(self.x.shape)} {self.classes}".encode())
-        for tensor in (self.x, self.y, self.x_validation, self.y_validation):
-            digest.update(tensor.numpy().data)
-        return digest.hexdigest()[:16]
+OnEpoch = Callable[[TrainedEpoch, nn.Module], str | None]  # a text ends the training, and says why
 
 
 @dataclass
-class _Average:
-    """Loss and accuracy of an epoch so far."""
+class _EpochSums:
+    """Loss and accuracy so far, over all processes."""
 
     loss: float = 0.0
     correct: int = 0
     seen: int = 0
 
-    def add(self, loss: float, outputs: Tensor, y: Tensor) -> None:
-        self.loss += loss * len(y)
-        self.correct += int((outputs.argmax(1) == y).sum())
-        self.seen += len(y)
+    def add(self, machine: PlainMachine, loss: float, outputs: Tensor, y: Tensor) -> float:
+        """Adds a batch; its mean loss over all processes."""
+        correct, seen = int((outputs.argmax(1) == y).sum()), len(y)
+        if machine.world > 1:
+            own = torch.tensor([loss * seen, correct, seen], dtype=torch.float64, device="cpu")
+            total, right, count = machine.total(own).tolist()
+            loss, correct, seen = total / count, round(right), round(count)
+        self.loss += loss * seen
+        self.correct += correct
+        self.seen += seen
+        return loss
 
 
 @dataclass(frozen=True, eq=False)
 class _Trainer:
     network: nn.Module
+    wrapped: nn.Module  # the same behind what the machine needs
+    average: AveragedModel | None
     examples: Examples
     settings: TrainingSettings
     seed: int
     optimizer: torch.optim.Optimizer
+    machine: PlainMachine
     on_progress: OnProgress
     start: float  # when the training would have begun, had it never been interrupted
+    history: list[TrainedEpoch] = field(default_factory=list)
+
+    @property
+    def model(self) -> nn.Module:
+        """What is validated and kept: the network, or the average of its weights."""
+        return self.network if self.average is None else self.average.module
 
     @property
     def batches(self) -> int:
         """Updates in an epoch: nearly equal batches of up to `batch_size`, none of a single input (batch norm)."""
         n = len(self.examples)
-        return max(1, min(math.ceil(n / self.settings.batch_size), n // 2))
+        return max(1, min(math.ceil(n / self.settings.batch_size), n // (2 * self.machine.world)))
 
-    def epoch(self, epoch: int) -> None:
+    def epoch(self, epoch: int, *, validate: bool) -> TrainedEpoch:
         """All training samples once; `epoch` counts from 0 and decides every random number."""
-        order = generator(self.seed, ORDER, epoch).permutation(len(self.examples))
-        noise = generator(self.seed, AUGMENT, epoch)
-        layers = int(generator(self.seed, LAYERS, epoch).integers(2**62))
-        augment = augmentation(self.settings.augment, tuple(self.examples.x.shape[1:]))
-        average, total = _Average(), self.settings.epochs * self.batches
-        begin = time.perf_counter()
-        self.network.train()
-        for batch, numbers in enumerate(torch.from_numpy(order).tensor_split(self.batches)):
-            x, y = augment(self.examples.x[numbers], noise), self.examples.y[numbers]
+        machine, settings = self.machine, self.settings
+        own = (machine.rank,) * (
+            machine.world > 1
+        )  # each process changes its share of a batch by random numbers of its own
+        order = torch.from_numpy(generator(self.seed, ORDER, epoch).permutation(len(self.examples)))
+        groups = [group[machine.rank :: machine.world] for group in order.tensor_split(self.batches)]
+        noise = generator(self.seed, AUGMENT, epoch, *own)
+        layers = int(generator(self.seed, LAYERS, epoch, *own).integers(2**62))
+        augment = augmentation(settings, self.examples.shape)
+        sums, total, waited, lr = _EpochSums(), settings.epochs * self.batches, 0.0, settings.lr
+        previous = self.history[-1].validation if self.history else None
+        drop_paths(self.network, settings, epoch)
+        begin = asked = time.perf_counter()
+        self.wrapped.train()
+        for batch, (x, y) in enumerate(self.examples.learn(groups)):
+            waited += time.perf_counter() - asked
+            x, y = augment(x.to(machine.device), noise), y.to(machine.device)
             step = epoch * self.batches + batch
-            self._learning_rate(self.settings.lr / 2 * (1 + math.cos(math.pi * step / total)))  # η_t, docs/training.md
-            with _layers_draw_from(layers + batch):
+            lr = learning_rate(settings, step, self.batches)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            with _layers_draw_from(layers + batch, machine.device):
                 loss, outputs = self._update(x, y)
-            if not math.isfinite(loss):
+            if not math.isfinite(sums.add(machine, loss, outputs, y)):
                 raise _DivergedError(f"the loss is not finite in epoch {epoch + 1}, update {batch + 1}")
-            average.add(loss, outputs, y)
             now = time.perf_counter()
             self.on_progress(
                 TrainingProgress(
                     epoch=epoch + 1,
-                    epochs=self.settings.epochs,
+                    epochs=settings.epochs,
                     batch=batch + 1,
                     batches=self.batches,
-                    loss=average.loss / average.seen,
-                    accuracy=100 * average.correct / average.seen,
+                    loss=sums.loss / sums.seen,
+                    accuracy=100 * sums.correct / sums.seen,
                     seconds=now - self.start,
                     left=(now - begin) / (batch + 1) * (total - step - 1),
+                    validation=previous,
                 )
             )
-
-    def _learning_rate(self, lr: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            asked = time.perf_counter()
+        spent = time.perf_counter() - begin
+        loss_held_out, accuracy = self.validate() if validate else (None, None)
+        trained, right = sums.loss / sums.seen, 100 * sums.correct / sums.seen
+        seconds = time.perf_counter() - self.start
+        return TrainedEpoch(epoch + 1, trained, right, lr, seconds, waited / spent, loss_held_out, accuracy)
 
     def _update(self, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
-        outputs, auxiliary = self._outputs(x)
-        loss = functional.cross_entropy(outputs, y)
-        if auxiliary is not None:
-            loss = loss + self.settings.auxiliary * functional.cross_entropy(auxiliary, y)
+        settings, machine = self.settings, self.machine
+        with machine.arithmetic():
+            outputs, auxiliary = self._outputs(self.wrapped, x)
+            loss = functional.cross_entropy(outputs, y, label_smoothing=settings.smoothing)
+            if auxiliary is not None:
+                second = functional.cross_entropy(auxiliary, y, label_smoothing=settings.smoothing)
+                loss = loss + settings.auxiliary * second
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if self.settings.clip is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
+        machine.backward(loss)
+        if settings.clip is not None:
+            machine.clip(self.wrapped, self.optimizer, settings.clip)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.network)
         return loss.item(), outputs.detach()
 
-    def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        outputs, auxiliary = self.network(x), None
+    def _outputs(self, network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        outputs, auxiliary = network(x), None
         if isinstance(outputs, tuple):
             outputs, auxiliary = outputs
         expected = (len(x), self.examples.classes)
@@ -177,19 +183,33 @@ class _Trainer:
         return outputs, auxiliary
 
     @torch.inference_mode()
-    def accuracy(self) -> float:
-        """Validation accuracy in percent."""
-        self.network.eval()
-        correct, x, y = 0, self.examples.x_validation, self.examples.y_validation
-        for start in range(0, len(y), VALIDATION_BATCH):
-            outputs, _ = self._outputs(x[start : start + VALIDATION_BATCH])
+    def validate(self) -> tuple[float | None, float | None]:
+        """Mean loss and accuracy in percent on what was held out, if anything was."""
+        if not self.examples.validated:
+            return None, None
+        machine, model, sums = self.machine, self.model.eval(), _EpochSums()
+        for x, y in self.examples.validate(slice(machine.rank, None, machine.world)):
+            x, y = x.to(machine.device), y.to(machine.device)
+            with machine.arithmetic():
+                outputs, _ = self._outputs(model, x)
+                loss = functional.cross_entropy(outputs, y)
             if not torch.isfinite(outputs).all():
                 raise _DivergedError("the outputs are not finite after training")
-            correct += int((outputs.argmax(1) == y[start : start + VALIDATION_BATCH]).sum())
-        return 100 * correct / len(y)
+            sums.add(PlainMachine(), loss.item(), outputs, y)
+        own = torch.tensor([sums.loss, sums.correct, sums.seen], dtype=torch.float64, device="cpu")
+        total, right, count = machine.total(own).tolist()
+        return total / count, 100 * right / count
 
     def seconds(self) -> float:
         return time.perf_counter() - self.start
+
+    def stopped(self) -> str:
+        """Why there is no further epoch, if patience has ended."""
+        patience = self.settings.patience
+        values = [seen.validation for seen in self.history if seen.validation is not None]
+        if patience is None or not values or (waited := len(values) - 1 - values.index(max(values))) < patience:
+            return ""
+        return f"no better validation accuracy in {waited} epochs"
 
 
 class _DivergedError(Exception):
@@ -204,14 +224,17 @@ def fit(
     seed: int = 0,
     checkpoint: Path | None = None,
     identity: str = "",
+    machine: PlainMachine | None = None,
     on_progress: OnProgress | None = None,
+    on_epoch: OnEpoch | None = None,
     on_note: OnNote | None = None,
 ) -> Observation:
-    """Trains the network in place and measures its validation accuracy, on one thread.
+    """Trains the network in place and measures its validation accuracy.
 
-    The result depends on (network, examples, settings, seed) alone. With `checkpoint`, the state is written there after
-    each epoch, and a call that finds it goes on to the same accuracy, to the last bit on the same machine; `identity`
-    says which training it is. A training whose loss is not finite ends at once: its value is None, its flag says why.
+    On one thread of the CPU, which is the default, the result depends on (network, examples, settings, seed) alone.
+    With `checkpoint`, the state is written there after each epoch, and a call that finds it goes on to the same
+    accuracy, to the last bit on the same machine; `identity` says which training it is. A training whose loss is not
+    finite ends at once: its value is None, its flag says why.
 
     Args:
         network: as it is at initialisation.
@@ -220,33 +243,60 @@ def fit(
         seed: of the order of samples, of augmentation and of layers that draw.
         checkpoint: a file, which need not exist.
         identity: any text that tells this training from others.
+        machine: where to compute; by default in this process, on one thread.
         on_progress: hears of each update.
+        on_epoch: hears of each epoch, then validated, with the network as it would be kept; a text that it returns ends
+            the training.
         on_note: hears a sentence about a checkpoint that was not usable and about divergence.
     """
     say: OnNote = on_note or (lambda _: None)
-    show: OnProgress = on_progress or (lambda _: None)
-    parameters = [p for p in network.parameters() if p.requires_grad]
+    machine = machine or PlainMachine()
+    parameters = [p for p in network.to(machine.device).parameters() if p.requires_grad]
     if not parameters:
         raise InputError("the network has no parameters that could be trained")
     momentum, decay = settings.momentum, settings.weight_decay
-    optimizer = torch.optim.SGD(parameters, settings.lr, momentum, nesterov=momentum > 0, weight_decay=decay)
-    done, before = 0, 0.0
+    nesterov = settings.nesterov and momentum > 0
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(
+        parameters, settings.lr, momentum, nesterov=nesterov, weight_decay=decay
+    )
+    average = None
+    if settings.ema:
+        average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))  # type: ignore[no-untyped-call]
+    history: list[TrainedEpoch] = []
+    before = 0.0
     if checkpoint is not None and checkpoint.is_file():
         try:
             saved = checkpoints.load(checkpoint, identity)
-            saved.restore(network, optimizer)
-            done, before = saved.epoch, saved.seconds
-        except UnusableError as reason:
+            known = [decode(TrainedEpoch, seen) for seen in saved.history]
+            saved.restore(network, optimizer, average)
+            history, before = known, saved.seconds
+        except (UnusableError, InputError) as reason:
             say(f"the checkpoint {str(checkpoint)!r} is not used, the training starts over: {reason}")
-    trainer = _Trainer(network, examples, settings, seed, optimizer, show, time.perf_counter() - before)
-    with one_thread():
+    raw = optimizer
+    wrapped, optimizer = machine.setup(network, optimizer)
+    show: OnProgress = (on_progress if machine.rank == 0 else None) or (lambda _: None)
+    start = time.perf_counter() - before
+    trainer = _Trainer(network, wrapped, average, examples, settings, seed, optimizer, machine, show, start, history)
+    each = on_epoch is not None or settings.patience is not None
+    with machine.running():
         try:
-            for epoch in range(done, settings.epochs):
-                trainer.epoch(epoch)
-                if checkpoint is not None:
-                    state = Checkpoint.of(network, optimizer, identity, epoch + 1, trainer.seconds())
-                    checkpoints.save(checkpoint, state)
-            return Observation(trainer.accuracy(), trainer.seconds())
+            ended = trainer.stopped()
+            while len(history) < settings.epochs and not ended:
+                history.append(trainer.epoch(len(history), validate=each))
+                ended = trainer.stopped()
+                if on_epoch is not None:
+                    ended = on_epoch(history[-1], trainer.model) or ended
+                if checkpoint is not None and machine.rank == 0:
+                    done = [encode(seen) for seen in history]
+                    checkpoints.save(
+                        checkpoint, Checkpoint.of(network, raw, average, identity, done, trainer.seconds())
+                    )
+            accuracy = history[-1].validation
+            if accuracy is None:
+                _, accuracy = trainer.validate()
+            if accuracy is None:
+                return Observation(None, trainer.seconds(), "nothing was held out to measure accuracy on")
+            return Observation(accuracy, trainer.seconds(), ended)
         except _DivergedError as reason:
             flag = f"the training diverged: {reason}"
             say(flag)
@@ -254,8 +304,13 @@ def fit(
 
 
 @contextmanager
-def _layers_draw_from(seed: int) -> Iterator[None]:
-    """Dropout and its like know only torch's global generator: seeded here, and put back as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
+def _layers_draw_from(seed: int, device: torch.device) -> Iterator[None]:
+    """Dropout and its like know only torch's global generators: seeded here, and put back as they were."""
+    if device.type == "cpu":
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+    else:
+        with torch.random.fork_rng(devices=[device], device_type=device.type):
+            torch.manual_seed(seed)
+            yield

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from initio.data.draw import whole
 from initio.errors import InputError
 
-Augment = Literal["auto", "crop-flip", "crop", "none"]
+Augment = Literal["auto", "crop-flip", "crop", "zoom-flip", "none"]
 AUGMENTS = get_args(Augment)
+Schedule = Literal["cosine", "linear", "constant"]
+SCHEDULES = get_args(Schedule)
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """SGD with Nesterov momentum on the cross-entropy, the learning rate falling to zero as a cosine.
+    """Minutes on a laptop: short, with few regularisers; what searches train with.
 
-    The defaults for momentum, weight decay and the learning rate are those of NAS-Bench-201's trainings.
+    SGD on the cross-entropy. The defaults for momentum, weight decay and the learning rate are those of NAS-Bench-201's
+    trainings. The other recipes (`initio.training.recipes`) are this class with other defaults.
 
     Args:
         epochs: passes over the training part; a query may ask for another number.
-        batch_size: inputs in an update.
-        lr: the learning rate of the first update.
-        momentum: Nesterov's, 0 for none.
+        batch_size: inputs in an update, over all processes.
+        lr: the learning rate of the first update, or at the end of the warm-up.
+        momentum: of SGD, 0 for none.
         weight_decay: λ of the penalty λ/2 ‖θ‖², on all parameters.
         clip: the largest norm that a gradient keeps; None keeps any.
-        augment: random crops and flips of the training images; `auto` has both for colour images of at least 16
-            pixels, crops for grey ones (a mirrored digit or letter is another one), and none for all else.
-        validation: share of the data that is held out to measure accuracy, the same of each class.
+        augment: random changes of the training images: crops after padding, flips, or crops of any size brought to the
+            images' own (zoom); `auto` has crops and flips for colour images of at least 16 pixels, crops for grey ones
+            (a mirrored digit or letter is another one), and none for all else.
+        validation: share of the data that is held out to measure accuracy, the same of each class; 0 learns from all.
         samples: use about so many samples of the data, the same share of each class; None uses all.
         auxiliary: weight of the auxiliary head's loss, where the network has one.
+        nesterov: use Nesterov's momentum.
+        schedule: how the learning rate falls, update by update.
+        lr_end: where it falls to.
+        warmup: epochs in which the learning rate rises from zero, before it falls.
+        smoothing: share of each label that is spread over all classes.
+        cutout: side of a random square that is erased from each training image; 0 for none.
+        drop_path: probability of dropping a path in the last epoch, to which it rises from zero (darts only).
+        ema: decay of the moving average of the weights that is validated and kept in their place; 0 for none.
+        patience: stop after so many epochs without a better validation accuracy; None never does.
     """
 
     epochs: int = 3
@@ -43,6 +56,19 @@ class TrainingSettings:
     validation: float = 0.3
     samples: int | None = None
     auxiliary: float = 0.4
+    nesterov: bool = True
+    schedule: Schedule = "cosine"
+    lr_end: float = 0.0
+    warmup: int = 0
+    smoothing: float = 0.0
+    cutout: int = 0
+    drop_path: float = 0.0
+    ema: float = 0.0
+    patience: int | None = None
+
+    name: ClassVar[str] = "quick"
+    published: ClassVar[bool] = False  # trains networks of the published size, not of the space's size for training
+    head: ClassVar[bool] = False  # gives the network an auxiliary head, where its space has one
 
     def __post_init__(self) -> None:
         whole(self.epochs, "number of epochs", 1)
@@ -52,12 +78,25 @@ class TrainingSettings:
         _between("learning rate", self.lr, 0, math.inf, open_left=True)
         _between("momentum", self.momentum, 0, 1)
         _between("weight decay", self.weight_decay, 0, math.inf)
-        _between("validation share", self.validation, 0, 1, open_left=True)
+        _between("validation share", self.validation, 0, 1)
         _between("weight of the auxiliary loss", self.auxiliary, 0, math.inf)
+        _between("learning rate at the end", self.lr_end, 0, math.inf)
+        _between("label smoothing", self.smoothing, 0, 1)
+        _between("probability of dropping a path", self.drop_path, 0, 1)
+        _between("decay of the average of the weights", self.ema, 0, 1)
+        whole(self.warmup, "number of epochs of the warm-up", 0)
+        whole(self.cutout, "side of the erased square", 0)
+        if self.warmup >= self.epochs and self.warmup:
+            raise InputError(f"the warm-up of {self.warmup} epochs must be shorter than the training of {self.epochs}")
+        if self.patience is not None:
+            whole(self.patience, "patience", 1)
+        if self.patience is not None and not self.validation:
+            raise InputError("an early stop looks at the validation accuracy: hold out a share for it, as 0.1")
         if self.clip is not None:
             _between("largest norm of a gradient", self.clip, 0, math.inf, open_left=True)
-        if self.augment not in AUGMENTS:
-            raise InputError(f"augment must be one of {', '.join(AUGMENTS)}, not {self.augment!r}")
+        for name, allowed in (("augment", AUGMENTS), ("schedule", SCHEDULES)):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
 
 
 def _between(name: str, value: object, low: float, high: float, *, open_left: bool = False) -> None:

@@ -15,10 +15,11 @@ from initio.errors import InputError
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Loads a state dict into the model; nothing in the file is executed."""
-    model.load_state_dict(_fitting(_read(path), model, str(path)))
+    model.load_state_dict(_fitting(read_weights(path), model, str(path)))
 
 
-def _read(path: Path) -> Mapping[str, Tensor]:
+def read_weights(path: Path) -> Mapping[str, Tensor]:
+    """The tensors of a file by name."""
     if not path.is_file():
         raise InputError(f"the file of weights {str(path)!r} does not exist")
     try:

@@ -1,0 +1,96 @@
+"""`initio train ARCH`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any, ClassVar
+
+from initio.cli.progress import TrainReporter
+from initio.errors import InputError
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """Trains the network of an architecture on your data, and keeps it in a folder.
+
+    Every setting of a recipe is an option too, listed by `initio train --recipe NAME --help`.
+
+    Args:
+        architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
+        data: digits, a file or a folder; docs/data.md lists all kinds. By default what the run has searched on.
+        recipe: how: quick (minutes), cifar, cifar100, imagenet, nb201 or plain, as docs/training.md explains.
+        seed: of the weights, the split, the order of samples and augmentation.
+        channels: width of the network; by default the published one, for quick a thin one.
+        cells: its number of cells.
+        tensorboard: write curves for TensorBoard, if it is installed.
+        out: folder of the trained network; by default a new one below `runs`.
+        resume: go on with this interrupted training, with the settings it was started with; nothing else goes with it.
+    """
+
+    architecture: str | None = None
+    data: str | None = None
+    recipe: str = "quick"
+    seed: int = 0
+    channels: int | None = None
+    cells: int | None = None
+    tensorboard: bool = True
+    out: str | None = None
+    resume: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    FIRST: ClassVar[str] = "architecture"
+
+    @classmethod
+    def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
+        """The recipe and the machine, whose settings are options."""
+        from initio.training.machine import MachineSettings
+        from initio.training.recipes import find_recipe
+
+        return [find_recipe(given.get("recipe", cls.recipe)), MachineSettings]
+
+    def run(self) -> None:
+        """Trains with progress on stderr, then says what came out and where it is."""
+        from initio.runs.folder import find_architecture
+        from initio.runs.train import new_model_folder, resume_training, train
+
+        if self.resume is not None:
+            self._refuse_others()
+            folder, work = Path(self.resume), partial(resume_training, self.resume)
+        else:
+            if not self.architecture:
+                raise InputError("missing architecture: a run folder, a notation or a published cell, as darts_v2")
+            folder = (
+                Path(self.out) if self.out else new_model_folder(find_architecture(self.architecture)[0], self.seed)
+            )
+            work = partial(train, self.architecture, self.data, self.recipe, folder=folder, **self._asked())
+        try:
+            with TrainReporter() as told:
+                trained = work(on_event=told.hear)
+        except KeyboardInterrupt:
+            print(f"\ngo on with: initio train --resume {quote(str(folder))}", file=sys.stderr)
+            raise
+        print(trained)
+        print(f"\nfolder  {folder}  (measure it: initio evaluate {quote(str(folder))})")
+        if trained.outcome.flag.startswith("the training diverged"):
+            raise InputError(f"{trained.outcome.flag}: take a smaller learning rate, --lr")
+
+    def _asked(self) -> dict[str, Any]:
+        """The arguments of the verb; the options of the machine among them as one."""
+        from initio.training.machine import MachineSettings
+
+        ours = {item.name for item in fields(MachineSettings)}
+        asked = {name: getattr(self, name) for name in ("seed", "channels", "cells", "tensorboard")}
+        machine = MachineSettings(**{name: value for name, value in self.settings.items() if name in ours})
+        return asked | {"machine": machine} | {n: value for n, value in self.settings.items() if n not in ours}
+
+    def _refuse_others(self) -> None:
+        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
+        changed = [name for name, value in plain.items() if name != "resume" and getattr(self, name) != value]
+        for name in (*changed, *self.settings):
+            option = name.replace("_", "-")
+            raise InputError(f"--resume goes on with the training's own settings: leave out --{option}")

@@ -1,0 +1,318 @@
+"""The verb: `initio.train`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from initio.data import Dataset, Noise
+from initio.data.sources import load_parts, located
+from initio.errors import InputError
+from initio.files import write_text
+from initio.records import Architecture, decode, encode, to_json
+from initio.runs.folder import RunFolder, find_architecture
+from initio.runs.models import WHICH, ModelFolder, TrainedModel, TrainOutcome, TrainPlan
+from initio.searches.driver import versions
+from initio.searches.result import SearchResult
+from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.spaces.genotype import GenotypeSpace
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from initio.records import Observation
+    from initio.training import TrainedEpoch, TrainingSettings
+    from initio.training.machine import MachineSettings, PlainMachine
+
+LEAST_SIDE = 4  # pixels: cells halve an image twice
+OnEvent = Callable[[Any], None]  # hears TrainingProgress, TrainedEpoch and sentences
+
+
+def train(
+    architecture: Architecture | SearchResult | str,
+    data: Dataset | str | None = None,
+    recipe: TrainingSettings | str = "quick",
+    *,
+    seed: int = 0,
+    channels: int | None = None,
+    cells: int | None = None,
+    machine: MachineSettings | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    tensorboard: bool = True,
+    on_event: OnEvent | None = None,
+    **settings: Any,
+) -> TrainedModel:
+    """Trains the network of an architecture and keeps it in a folder.
+
+    Args:
+        architecture: an architecture, its text or name, a file or a run folder with one, or what a search returned.
+        data: what to learn; by default what the run has searched on.
+        recipe: how: a name of `initio.training.RECIPES`, or settings.
+        seed: of the weights, the split, the order of samples and augmentation.
+        channels: width of the network; by default what the recipe trains: the published one, or for `quick` a thin one.
+        cells: its number of cells.
+        machine: device, precision, processes; by default one process on the fastest device.
+        folder: where everything is kept; by default a new one below `runs`.
+        resume: go on with the same training if the folder holds one.
+        tensorboard: write curves for TensorBoard, if it is installed.
+        on_event: hears of each update, of each epoch, and sentences.
+        settings: fields of the recipe.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     trained = train("mlp:relu,tanh", "digits", folder=f"{folder}/t", epochs=2, tensorboard=False)
+    >>> trained.outcome.accuracy > 80  # chance is 10
+    True
+    """
+    from initio.training.examples import examples_of
+    from initio.training.machine import MachineSettings
+    from initio.training.recipes import make_recipe
+
+    arch, home, source, searched = _named(architecture)
+    if isinstance(recipe, str):
+        recipe = make_recipe(recipe, **settings)
+    else:
+        recipe = replace(recipe, **settings)
+    machine = machine or MachineSettings()
+    learned, tested = _data(data if data is not None else searched)
+    network = home.resolve(_network(home, recipe, learned, channels, cells))
+    _check(home, arch, learned, network)
+    name = learned.name
+    if isinstance(data or searched, str):
+        name = located(str(data or searched))
+    plan = TrainPlan(
+        arch,
+        name,
+        recipe.name,
+        asdict(recipe),
+        network,
+        seed,
+        asdict(machine),
+        examples_of(learned, recipe, seed, workers=machine.workers).fingerprint,
+        tested,
+        source,
+        searched,
+        learned.mean,
+        learned.std,
+        learned.class_names,
+        versions(),
+    )
+    path = new_model_folder(arch, seed) if folder is None else Path(folder)
+    kept = ModelFolder(path)
+    if resume and kept.plan_path.is_file():
+        _same(kept.plan(), plan)
+    else:
+        kept = ModelFolder.start(path, plan)
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+
+
+def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tensorboard: bool = True) -> TrainedModel:
+    """Goes on with an interrupted training, with the arguments it was started with; a finished one is read."""
+    from initio.training.machine import MachineSettings
+
+    kept = ModelFolder.open(Path(folder))
+    plan = kept.plan()
+    learned, _ = _data(plan.data)
+    machine = decode(MachineSettings, plan.machine)
+    home = get_space(plan.architecture.space)
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+
+
+@dataclass(frozen=True)
+class _TrainWork:
+    """A training that was checked. It can be pickled, so that every process of several runs it."""
+
+    folder: Path
+    plan: TrainPlan
+    data: Dataset
+    home: Space
+    machine: MachineSettings
+    tensorboard: bool
+    on_event: OnEvent | None
+
+    def run(self) -> TrainedModel:
+        from initio.training.machine import run_on
+
+        kept = ModelFolder(self.folder)
+        if not kept.finished:
+            with kept.locked():
+                run_on(self.machine, self)
+        return TrainedModel(self.folder, self.plan, kept.outcome(), kept.epochs(), self.home)
+
+    def __call__(self, machine: PlainMachine) -> None:
+        """The part of one process."""
+        from initio.training.examples import examples_of
+        from initio.training.fit import fit
+        from initio.training.machine import laid_out
+
+        plan, kept = self.plan, ModelFolder(self.folder)
+        recipe = plan.how
+        examples = examples_of(self.data, recipe, plan.seed, workers=self.machine.workers)
+        if examples.fingerprint != plan.fingerprint:
+            raise InputError(f"{plan.data!r} has changed since the training began: bring the data back, or start anew")
+        network = laid_out(self.home.build(plan.architecture, plan.network, seed=plan.seed))
+        keeper, first = _Keeper(kept, self._tell, self.tensorboard), machine.rank == 0
+        seen = fit(
+            network,
+            examples,
+            recipe,
+            seed=plan.seed,
+            checkpoint=kept.checkpoint_path,
+            identity=_identity(plan),
+            machine=machine,
+            on_progress=self._tell,
+            on_epoch=(_deaf, keeper.hear)[first],
+            on_note=(None, self._tell)[first],
+        )
+        if first:
+            used = self.home.build(plan.architecture, plan.used)
+            keeper.finish(seen, sum(p.numel() for p in used.parameters()))
+
+    def _tell(self, what: object) -> None:
+        if self.on_event is not None:
+            self.on_event(what)
+
+
+def _deaf(epoch: TrainedEpoch, model: nn.Module) -> None:
+    """What a process does about an epoch that another one writes down."""
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    """Writes what each epoch came to, before the checkpoint says that it is done."""
+
+    kept: ModelFolder
+    tell: OnEvent
+    tensorboard: bool
+
+    def hear(self, epoch: TrainedEpoch, model: nn.Module) -> None:
+        """An epoch: its weights, then its line."""
+        before = [seen for seen in self.kept.epochs() if seen.epoch < epoch.epoch]
+        values = [seen.validation for seen in before if seen.validation is not None]
+        self.kept.save_weights("last", model)
+        if epoch.validation is None or epoch.validation > max(values, default=-1.0):
+            self.kept.save_weights("best", model)
+        lines = (json.dumps(encode(seen), allow_nan=False) for seen in (*before, epoch))
+        write_text(self.kept.epochs_path, "".join(f"{line}\n" for line in lines))
+        if self.tensorboard:
+            _log(self.kept.folder / "tensorboard", epoch)
+        self.tell(epoch)
+
+    def finish(self, seen: Observation, parameters: int) -> None:
+        """What came out; the checkpoint has served."""
+        epochs, flag, ended = self.kept.epochs(), "", seen.flag
+        known = [epoch for epoch in epochs if epoch.validation is not None]
+        best = max(known, key=lambda epoch: epoch.validation or 0.0, default=None)  # the first of the best
+        found: dict[str, Any] = {"accuracy": None, "epoch": None, "last": seen.value}
+        if seen.value is None:
+            flag, ended = seen.flag, ""
+        elif best is not None:
+            found |= {"accuracy": best.validation, "epoch": best.epoch}
+        weights = {str(which): self.kept.digest(which) for which in WHICH if self.kept.weights_path(which).is_file()}
+        outcome = TrainOutcome(
+            **found,
+            epochs=len(epochs),
+            seconds=seen.seconds,
+            ended=ended,
+            flag=flag,
+            weights=weights,
+            parameters=parameters,
+        )
+        write_text(self.kept.outcome_path, to_json(outcome, indent=2) + "\n")
+        self.kept.checkpoint_path.unlink(missing_ok=True)
+
+
+def _log(folder: Path, epoch: TrainedEpoch) -> None:
+    """An epoch for TensorBoard; a training that goes on overwrites what came after its checkpoint."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return
+    with SummaryWriter(str(folder), purge_step=epoch.epoch) as writer:
+        for name, value in vars(epoch).items():
+            if name != "epoch" and value is not None:
+                writer.add_scalar(name, value, epoch.epoch)
+
+
+# --- what the arguments mean ----------------------------------------------------------------------------------------
+
+
+def _named(what: Architecture | SearchResult | str) -> tuple[Architecture, Space, str | None, str | None]:
+    """The architecture, its space, the run that chose it and the data that this looked at, if there is one."""
+    if isinstance(what, SearchResult):
+        return what.best, what.home or get_space(what.space), None, None
+    if isinstance(what, Architecture):
+        return what, get_space(what.space), None, None
+    arch, result = find_architecture(what)
+    if result is None:
+        return arch, get_space(arch.space), None, None
+    searched = None
+    if Path(what).is_dir():
+        searched = RunFolder.open(Path(what)).plan().data
+    return arch, get_space(arch.space), str(Path(what).absolute()), searched
+
+
+def _data(given: Dataset | str | None) -> tuple[Dataset, str]:
+    """What to learn from, and a sentence on what remains to test on."""
+    if given is None:
+        raise InputError("say what to train on: --data digits, a file or a folder")
+    if isinstance(given, Dataset):
+        return given, ""
+    data, _, tested = load_parts(given)
+    if isinstance(data, Noise):
+        raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
+    return data, tested
+
+
+def _network(
+    home: Space, recipe: TrainingSettings, data: Dataset, channels: int | None, cells: int | None
+) -> NetworkSettings:
+    """The size that is asked for, or that the recipe trains; drop-path and auxiliary head where the space has them."""
+    size = home.sizes.published if recipe.published else home.sizes.training
+    extras: dict[str, Any] = {}
+    if isinstance(home, GenotypeSpace):
+        extras = {"auxiliary": recipe.head and recipe.auxiliary > 0, "drop_path": recipe.drop_path}
+    elif recipe.drop_path and not recipe.published:
+        raise InputError(f"drop_path is an option of darts cells, not of {home.name}: leave it out")
+    if not recipe.published:
+        channels, cells = channels or size.channels, cells or size.cells
+    return NetworkSettings(channels, cells, data.classes, data.shape, **extras)
+
+
+def _check(home: Space, arch: Architecture, data: Dataset, network: NetworkSettings) -> None:
+    """Refuses what cannot be trained before anything is written."""
+    home.check(arch)
+    if isinstance(home, GraphSpace) and home.images and min(data.shape[1:]) < LEAST_SIDE:
+        raise InputError(
+            f"images of {data.shape[1]}x{data.shape[2]} pixels are too small for the cells of {home.name}, "
+            f"which halve them twice: take larger ones, or an mlp"
+        )
+    home.build(arch, network)
+
+
+def _same(planned: TrainPlan, now: TrainPlan) -> None:
+    for item in fields(TrainPlan):
+        before, after = getattr(planned, item.name), getattr(now, item.name)
+        if item.compare and before != after:
+            raise InputError(f"the training was started with {item.name} {before}, not {after}: give another folder")
+
+
+def _identity(plan: TrainPlan) -> str:
+    """All that decides the weights, as JSON."""
+    decides = ("architecture", "settings", "network", "seed", "fingerprint")
+    found = {name: encode(getattr(plan, name)) for name in decides}
+    return json.dumps(found | {"torch": version("torch")})
+
+
+def new_model_folder(arch: Architecture, seed: int) -> Path:
+    """The folder below `runs` of a training for which none was named."""
+    space = arch.space.rpartition(":")[2].lower()
+    stem = Path("runs", f"train-{space}-seed{seed}")
+    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
+    return next(folder for folder in chain([stem], numbered) if not folder.exists())
