@@ -2,10 +2,10 @@
 
 python -m studies.nasi_relations --data ../shared/data --picture docs/results/nasi-trace-error.svg
 
-Prints NASI's Figure 1 (T on true and random labels, on data and noise), Table 7 (T against the exact trace of the
-neural tangent kernel) and the correlations behind Figure 3 (T against the test error), which is drawn. T_c is the
-part of T that the chosen operations' parameters hold, R the default's objective. Measurements are kept in a journal
-below --out.
+Prints NASI's Figure 1 (T on true and random labels, on data and noise), Table 3 (T and its rivals against the test
+accuracy), Table 7 (T against the exact trace of the neural tangent kernel) and the correlations behind Figure 3 (T
+against the test error), which is drawn. T_c is the part of T that the chosen operations' parameters hold, R the
+objective of `nasi-fit`. Measurements are kept in a journal below --out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from initio.errors import InputError
 from initio.files import whole_file
@@ -40,6 +40,12 @@ PUBLISHED = {  # Table 7: Pearson of the exact trace with T at each batch size, 
     "nb1shot1-s2": (0.82, 0.87, 0.90, 0.89, 0.91, 0.91, 0.92),
     "nb1shot1-s3": (0.66, 0.74, 0.81, 0.79, 0.82, 0.84, 0.87),
 }
+TABLE_3 = {  # Spearman on S1, S2, S3, then Kendall
+    "snip": (-0.49, -0.62, -0.79, -0.39, -0.49, -0.63), "grasp": (0.41, 0.54, 0.17, 0.33, 0.42, 0.15),
+    "synflow": (-0.52, -0.45, -0.53, -0.42, -0.40, -0.47), "naswot": (0.21, 0.32, 0.54, 0.16, 0.24, 0.44),
+    "nasi": (0.62, 0.74, 0.76, 0.44, 0.53, 0.53),
+}  # fmt: skip
+PARTS = ("figure-1", "figure-3", "table-3", "table-7")
 BINS = 10
 
 
@@ -130,6 +136,43 @@ def figure_3(relations: Sequence[Relations], n: int, picture: Path | None) -> No
         print(f"\nwritten {picture}")
 
 
+def table_3(relations: Sequence[Relations], n: int) -> None:
+    """T and its rivals against the test accuracy; the paper's T is that of architectures that keep its constraint."""
+    print(f"\nTable 3: correlation with the test accuracy of {n} architectures, ours (theirs)\n")
+    heads = [f"{name} {space.space[-2:].upper()}" for name in ("ρ", "τ") for space in relations]
+    print(f"| metric | {' | '.join(heads)} |\n{'|---' * (len(heads) + 1)}|")
+    places = [SPACES.index(space.space) + 3 * half for half in (0, 1) for space in relations]
+    T = [space.values("nasi", n) for space in relations]
+    low = [np.median(traces) >= traces for traces in T]
+    fitted = [default_of(s.space).objective(t, s.values("T_c", n)) for s, t in zip(relations, T, strict=True)]
+    sizes = [np.array([parameters(space, number) for number in range(n)]) for space in relations]
+    for metric in ("snip", "grasp", "synflow", "naswot"):
+        _row(metric, [space.values(metric, n) for space in relations], relations, TABLE_3[metric], places)
+    _row("T of all", T, relations, (), places)
+    _row("T where it is below its median", T, relations, TABLE_3["nasi"], places, low)
+    _row("R of `nasi-fit`", fitted, relations, (), places)
+    _row("parameters", sizes, relations, (), places)
+
+
+def _row(
+    name: str,
+    values: Sequence[np.ndarray],
+    relations: Sequence[Relations],
+    theirs: Sequence[float],
+    places: Sequence[int],
+    kept: Sequence[np.ndarray] = (),
+) -> None:
+    cells = []
+    for statistic in (spearmanr, kendalltau):
+        for number, (space, x) in enumerate(zip(relations, values, strict=True)):
+            error = space.errors(len(x))
+            some = kept[number] if kept else np.ones(len(x), bool)
+            cells.append(f"{-statistic(x[some], error[some]).statistic:.2f}")
+    if theirs:
+        cells = [f"{cell} ({theirs[place]:.2f})" for cell, place in zip(cells, places, strict=True)]
+    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
 def parameters(space: Relations, number: int) -> int:
     """Of the published network."""
     from initio.networks.cost import count
@@ -165,7 +208,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--space", nargs="+", default=SPACES, choices=SPACES)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--n", type=int, default=200, help="architectures for Figure 3; a quarter of them elsewhere")
+    parser.add_argument("--n", type=int, default=200, help="architectures for Figure 3 and Table 3; else a quarter")
+    parser.add_argument("--part", nargs="+", default=PARTS, choices=PARTS)
     parser.add_argument("--exact", type=int, default=32, help="inputs of the exact trace")
     parser.add_argument("--picture", type=Path, help="where Figure 3 is drawn")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journals")
@@ -179,9 +223,14 @@ def main() -> None:
         key = digest((network, str(options.data.resolve())))
         journal = Journal(options.out / f"nasi-relations-{space}-{key}.jsonl")
         relations.append(Relations(space, options.data, journal))
-    figure_3(relations, options.n, options.picture)
-    figure_1(relations, options.n // 4)
-    table_7(relations, options.n // 4, options.exact)
+    if "figure-3" in options.part:
+        figure_3(relations, options.n, options.picture)
+    if "table-3" in options.part:
+        table_3(relations, options.n)
+    if "figure-1" in options.part:
+        figure_1(relations, options.n // 4)
+    if "table-7" in options.part:
+        table_7(relations, options.n // 4, options.exact)
 
 
 if __name__ == "__main__":

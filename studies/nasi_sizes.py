@@ -2,24 +2,25 @@
 
 python -m studies.nasi_sizes --data ../shared/data --seeds 3
 
-Searches with the default settings of the space, but for `--steps`; test error, mean±std over seeds.
-Finished searches are kept in a journal below --out.
+`--method nasi` is Algorithm 1 with the published settings of the space, `--method nasi-fit` our variant; both with
+`--steps` steps. Test error, mean±std over seeds. Finished searches are kept in a journal below --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from initio.errors import InputError
 from initio.records import Architecture
+from initio.runs.search import make_search
+from initio.searches import drive
 from initio.spaces import get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from studies.nasi_quality import Job, Journal, default_of, digest, nb1shot1_table, problem_of
+from studies.nasi_quality import Job, Journal, digest, nb1shot1_table, problem_of
 from studies.nasi_relations import SPACES
 
 PUBLISHED = {
@@ -43,7 +44,8 @@ def main() -> None:
     parser.add_argument("--table", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--method", default="nasi", choices=("nasi", "nasi-fit"))
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the journals")
     options = parser.parse_args()
     import torch
@@ -51,7 +53,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for table in options.table:
         title, sizes = TABLES[table]
-        print(f"\n{title}; {options.seeds} seeds, {options.steps} steps\n")
+        print(f"\n{title}; {options.method}, {options.seeds} seeds, {options.steps} steps\n")
         print(f"| space | {' | '.join(map(str, sizes))} |\n{'|---' * (len(sizes) + 1)}|")
         for space in options.space:
             cells = [cell(space, table, size, options) for size in sizes]
@@ -63,8 +65,9 @@ def cell(name: str, table: str, size: int, options: argparse.Namespace) -> str:
     space = get_space(name)
     assert isinstance(space, NB1Shot1Space)
     report = nb1shot1_table(space, options.data).report
-    key = digest((default_of(name), str(options.data.resolve())))
-    journal = Journal(options.out / f"nasi-sizes-{name}-{options.steps}-{key}.jsonl")
+    search = make_search(options.method, space, {"steps": options.steps})
+    key = digest((search, str(options.data.resolve())))
+    journal = Journal(options.out / f"nasi-sizes-{name}-{key}.jsonl")
     errors = []
     for seed in range(options.seeds):
         job = Job(table, str(size), seed)
@@ -75,8 +78,7 @@ def cell(name: str, table: str, size: int, options: argparse.Namespace) -> str:
             except InputError as reason:  # the blocks of some cells would have no channels
                 print(f"{name}, {table} {size}: {reason}", file=sys.stderr)
                 return "too narrow"
-            search = replace(default_of(name), steps=options.steps)
-            journal.add(job, list(search.run(problem, seed=seed).chosen[0].choices))
+            journal.add(job, list(drive(search, problem, seed=seed).best.choices))
         choices = journal.answers[job]
         assert isinstance(choices, list)
         errors.append(report(Architecture(name, tuple(choices)))[0])

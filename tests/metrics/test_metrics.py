@@ -1,6 +1,7 @@
 import copy
 import math
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,11 +10,18 @@ import torch
 from torch import nn
 
 from initio import noise
+from initio.analysis.correlation import spearman
+from initio.cli import main
 from initio.errors import InputError
 from initio.metrics import METRICS, Options, choose, evaluate, tenas
 from initio.records import Batch
+from initio.scores.read import read_table
+from initio.scores.store import Store, find_store
 from initio.spaces import NetworkSettings, get_space
+from initio.tables import open_table
+from initio.tables.nb301 import Surrogate
 from tests import reference
+from tests.tables.files import SHARED, needs_data
 
 EXACT = Options(dtype="float64")
 SET = (  # what the speed of the engine is measured on
@@ -423,3 +431,31 @@ def test_autocast_and_the_default_dtype_change_no_value():
         assert evaluate(model, b, SET) == expected
     finally:
         torch.set_default_dtype(default)
+
+
+@needs_data
+@pytest.mark.parametrize("space", ["nb101", "darts"])
+def test_the_direction_is_the_measured_one_but_where_a_metric_says_so(space: str) -> None:
+    """On the shipped scores; between −0.1 and 0.1 there is no direction to speak of."""
+    with Store(find_store(space), read_only=True) as store:
+        scores = read_table(store, get_space(space))
+    if space == "darts":
+        target = Surrogate(SHARED / "nb301_surrogate_yahpo_v1.npz").predict(list(scores.architectures), 98)[0]
+    else:
+        table = open_table("nb101", str(SHARED))
+        target = np.array([next(iter(table.report(arch).values())) for arch in scores.architectures])
+    for name in scores.metrics:
+        known = ~np.isnan(scores[name])
+        rho = spearman(scores[name][known], target[known]) or 0.0
+        metric = METRICS[name]
+        if abs(rho) > 0.1:
+            assert (rho > 0) == (metric.higher_is_better != (space in metric.reversed_on)), f"{name}: {rho:.2f}"
+
+
+def test_the_list_says_where_a_direction_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^trace +↑\* ", printed, re.M)
+    assert re.search(r"^naswot +↑  ", printed, re.M)
+    assert main(["metrics", "trace"]) == 0
+    assert "larger, says its paper; the other way round on nb101, darts" in capsys.readouterr().out

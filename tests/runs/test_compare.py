@@ -9,14 +9,14 @@ import pytest
 
 from initio import Evaluation, InputError
 from initio.cli import main
-from initio.cli.bench import BenchCommand
+from initio.cli.bench import BenchCommand, unequal
 from initio.cli.options import parse
 from initio.records import settings
 from initio.runs.compare import BenchSetup, Outcome, _mean_std, curves, mean_curve, run_all, run_one, summarise
 from initio.scores.read import read_table
 from initio.scores.store import Store
 from initio.scores.table import ScoreTable
-from initio.searches import Budget
+from initio.searches import Budget, drive
 from initio.searches.methods.evolution import RegularisedEvolution
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.ranking import ZeroCost
@@ -132,7 +132,7 @@ def test_the_command_writes_the_table_the_runs_and_the_picture(folder: Path, tmp
     assert main(argv) == 0
     printed = capsys.readouterr().out
     assert "zero-cost, trace, k = 3" in printed
-    assert "published: random (HNAS, Table 4)" in printed
+    assert "published: random, 12,000 s (HNAS, Table 4)" in printed
     assert sorted(file.name for file in out.iterdir()) == ["curves.svg", "runs.csv", "table.md"]
     assert (out / "table.md").read_text().strip() in printed
     assert len((out / "runs.csv").read_text().splitlines()) == 1 + 3 * 2  # rea is a baseline
@@ -145,7 +145,7 @@ def test_every_setting_of_the_one_search_is_an_option(tmp_path: Path, capsys: py
         "random": RandomSearch(),
     }
     command = parse(BenchCommand, ["nb201", "--search", "knas", "--sample", "9", "--k", "3"], "initio bench")
-    assert list(command.searches()) == ["knas, k = 3, sample = 9", "random", "rea"]  # whose own sample is untouched
+    assert list(command.searches()) == ["knas, k = 3, sample = 9", "random", "rea", "random, k = 3, full"]
     assert command.searches()["rea"] == RegularisedEvolution()
     assert main(["bench", "--search", "hnas", "--help"]) == 0
     shown = capsys.readouterr().out
@@ -153,6 +153,37 @@ def test_every_setting_of_the_one_search_is_an_option(tmp_path: Path, capsys: py
     assert shown.count("--metric") == 1
     assert main(["bench", "nb201", "--search", "rea", "knas", "--population", "4"]) == 2
     assert "--population is not an option of initio bench" in capsys.readouterr().err
+
+
+def test_a_row_says_what_it_ranked_by_and_the_published_one_stands_beside_the_same() -> None:
+    ours = BenchCommand("nb201", ("eigen-nas",))
+    assert list(ours.searches()) == ["eigen-nas, lambda_relative", "random", "rea", "random, k = 20, full"]
+    assert not [row for row in ours.published(ours.searches()) if "eigen" in row.label]
+    paper = BenchCommand("nb201", ("eigen-nas",), ("eigen",))
+    assert "eigen-nas, eigen" in paper.searches()
+    [row] = [row for row in paper.published(paper.searches()) if "eigen" in row.label]
+    assert (row.label, row.budget) == ("eigen-nas, eigen, k = 20", "20 full trainings")
+    five = BenchCommand("nb201", ("eigen-nas",), ("eigen",), k=5, baselines=False)
+    assert [row.label for row in five.published(five.searches())] == ["eigen-nas, eigen, k = 5"]
+    assert list(BenchCommand("nb201", ("hnas",), baselines=False).searches()) == ["hnas, trace"]
+
+
+def test_unequal_cost_is_said(setup: BenchSetup) -> None:
+    rows = summarise(run_all(setup, {"random": RandomSearch(), "rea": RegularisedEvolution()}, [0]))
+    assert unequal([replace(row, published_seconds=100.0) for row in rows]) == []
+    assert unequal([replace(row, published_seconds=0.0) for row in rows]) == []
+    costs = (100.0, 120.0, 330.0, 20.0)
+    names = ("a", "b", "bohb", "naswot")
+    told = unequal([replace(rows[0], search=n, published_seconds=c) for n, c in zip(names, costs, strict=True)])
+    assert told[-1].endswith("published seconds: bohb 3.0, naswot 0.2.")
+
+
+def test_the_control_trains_as_many_as_long(setup: BenchSetup) -> None:
+    problem = setup.problem(0, scored=False)
+    steps = drive(RandomSearch(3, full=True), problem, seed=0).steps
+    assert [step.epochs for step in steps] == [problem.epochs[-1]] * 3
+    plain = drive(RandomSearch(), problem, seed=0).steps
+    assert [step.architecture for step in plain[:3]] == [step.architecture for step in steps]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Restarts: the first is the search itself, the rows are the state, and the objective decides."""
 
 from dataclasses import replace
+from random import Random
 
+import numpy as np
 import pytest
 
 from initio.data import load
@@ -9,8 +11,9 @@ from initio.errors import InputError
 from initio.searches import Problem, SearchResult, SearchStep, drive
 from initio.searches.methods.nasi import Nasi
 from initio.searches.methods.nasi_fit import Measured, NasiFit
-from initio.searches.restarts import Finalist, Restarts, derived, stability, steps_of_restart
-from initio.spaces import NB201, NetworkSettings
+from initio.searches.restarts import Finalist, Reference, Restarts, derived, finalists, stability, steps_of_restart
+from initio.searches.traces import whole_trace
+from initio.spaces import DARTS, NB201, NetworkSettings
 
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
 A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1)
@@ -110,3 +113,33 @@ def test_stability_counts_agreement_choice_by_choice() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match="must be at least 1, not 0"):
         Restarts(NasiFit(), **wrong)
+
+
+def test_finalists_are_compared_with_networks_of_their_own_kind() -> None:
+    """The samples have traces of 1 to 10 and ν half way; networks as the finalists are have a hundred times that."""
+    sampled: list[SearchStep] = [searched(0, float(T)) for T in range(1, 11)]
+    finals: list[SearchStep] = [finalist(0, A.choices, 900.0), finalist(1, B.choices, 500.0)]
+    search = Nasi(mu=2, nu="5.5")  # R = ν − (T − ν) above ν
+    alike = Restarts(search, 2).ranking([*sampled, *finals])
+    assert alike[0].objective == alike[1].objective  # both far above every sample: nothing to choose by
+    references = [Reference(n, 100.0 * T, A, 100.0 * T) for n, T in enumerate(range(1, 11))]
+    first, second = Restarts(search, 2).ranking([*sampled, *finals, *references])
+    assert (first.architecture, second.architecture) == (B, A)
+    assert first.objective == pytest.approx([np.log(500)])  # ν is 550, by its place among the references
+    assert second.objective == pytest.approx([np.log(550 - (900 - 550))])
+
+
+def test_on_darts_random_cells_of_two_inputs_stand_beside_the_finalists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("initio.searches.restarts.REFERENCES", 3)
+    problem = replace(PROBLEM, space=DARTS, network=replace(PROBLEM.network, cells=3))
+    restarts = Restarts(Nasi(steps=2, nu="1e9"), 2, repeats=1)
+    assert Restarts(Nasi(), 2).references(PROBLEM) == Restarts(NasiFit(), 2).references(problem) == 0
+    whole = drive(restarts, problem, seed=1)
+    assert len(whole.steps) == restarts.n_steps(problem) == 2 * 3 + 3
+    for step in whole.steps[-3:]:
+        assert isinstance(step, Reference)
+        draw = Random(f"references 1 {step.number}")
+        assert step.architecture == problem.draw(draw)
+        assert step.traces == whole_trace(problem, step.architecture, draw.randrange(2**31))
+    assert drive(restarts, problem, seed=1, done=whole.steps[:-2]) == whole
+    assert whole.cost.scorings == 2 * 2 + len({final.architecture for final in finalists(whole.steps)}) + 3

@@ -6,9 +6,10 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from initio.cli.progress import Reporter
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from initio.tables.published import Published
 
 BASELINES = ("random", "rea")
+UNEQUAL = 1.5  # a search that costs so many times the others is said to
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class BenchCommand:
             )  # fmt: skip
         rows = summarise(outcomes)
         title = self._title(setup, searches)
-        text = "\n".join([title, "", *markdown(rows, self.published(searches))])
+        text = "\n".join([title, "", *markdown(rows, self.published(searches)), *unequal(rows)])
         write_text(folder / "table.md", text + "\n")
         write_text(folder / "runs.csv", runs_csv(outcomes))
         save_curves(curves(outcomes), folder / "curves.svg", title)
@@ -134,11 +136,13 @@ class BenchCommand:
                 shared = {"metric": metric, "k": self.k}
                 own = {option: value for option, value in shared.items() if value is not None and option in has}
                 own |= self.settings
-                shown = [f"{option} = {value}".removeprefix("metric = ") for option, value in own.items()]
-                made[", ".join([name, *shown])] = search(**own)
+                one = search(**own)
+                ranked = [str(getattr(one, "metric", ""))] * ("metric" in has)  # also one that was not asked for
+                shown = [f"{option} = {value}" for option, value in own.items() if option != "metric"]
+                made[", ".join([name, *ranked, *shown])] = one
         if self.baselines:
             plain: dict[str, Any] = {name: find_search(name)() for name in BASELINES if name not in named}
-            made |= plain
+            made |= plain | controls(made.values())
         for option in self.SHARED:
             given = getattr(self, option) not in (None, ())
             if given and not any(option in search.settings() for search in made.values()):
@@ -153,7 +157,8 @@ class BenchCommand:
         if self.dataset != "c10" or self.epochs is not None:
             return found
         for search in searches.values():
-            for detail in (str(getattr(search, "metric", "")), str(getattr(search, "k", "")), ""):
+            metric, k = (str(getattr(search, name, "")) for name in ("metric", "k"))
+            for detail in (f"{metric}, {k}", metric, ""):
                 if row := PUBLISHED.get((self.table, search.name, detail)):
                     found.append(row)
                     break
@@ -179,13 +184,36 @@ class BenchCommand:
             limits.append(f"{budget.seconds:,.0f} s")
         which = f"{draws} draws of the" if draws else "no"
         validation, other = setup.open().validation, ""
-        full = dict.fromkeys(s.name for s in searches.values() if getattr(s, "length", 0) is None)
+        full = [name for name, search in searches.items() if trains_fully(search)]
         if full and validation.epochs:
-            other = f" ({', '.join(full)}: {validation.epochs[-1]})"
+            other = f" ({'; '.join(full)}: {validation.epochs[-1]})"
         return (
             f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "
             f"{' and '.join(limits)}, {self.seeds} seeds, {which} scores"
         )
+
+
+def trains_fully(search: QuerySearch) -> bool:
+    """Whether it asks for the longest trainings, whatever the length that the others ask for."""
+    return getattr(search, "length", 0) is None or getattr(search, "full", False)
+
+
+def controls(searches: Iterable[QuerySearch]) -> dict[str, QuerySearch]:
+    """Random search with the k full trainings of those that rank first: what their ranking has to beat."""
+    from initio.searches.methods.random_search import RandomSearch
+
+    counts = dict.fromkeys(getattr(search, "k", None) for search in searches if trains_fully(search))
+    return {f"random, k = {k}, full": RandomSearch(k, full=True) for k in counts if k}
+
+
+def unequal(rows: Sequence[Summary]) -> list[str]:
+    """A sentence about searches whose runs cost much more or less than the others', if there are any."""
+    middle = median(row.published_seconds for row in rows)
+    shares = {row.search: row.published_seconds / middle for row in rows if middle}
+    far = [f"{name} {share:.1f}" for name, share in shares.items() if max(share, 1 / share) > UNEQUAL]
+    return ["", f"Unequal cost, as a multiple of the median of the rows' published seconds: {', '.join(far)}."] * bool(
+        far
+    )
 
 
 def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[str]:
@@ -201,7 +229,7 @@ def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[st
     for p in published:
         values = [_pm(*value) for value in p.values][: len(columns)]
         values += [""] * (len(columns) - len(values))
-        table.append([f"published: {p.label} ({p.source})", *values, "", "", "", "", "", "", ""])
+        table.append([f"published: {p.label}, {p.budget} ({p.source})", *values, "", "", "", "", "", "", ""])
     widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in table

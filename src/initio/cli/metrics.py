@@ -42,9 +42,10 @@ class MetricsCommand:
 def _print_list(metrics: list[Metric]) -> None:
     width, formula = (max(len(getattr(m, name)) for m in metrics) for name in ("name", "formula"))
     for m in metrics:
-        arrow = "↑" if m.higher_is_better else "↓"
-        print(f"{m.name:<{width}} {arrow}  {m.formula:<{formula}}  {m.source}")
-    print("\n↑ larger is better, ↓ smaller is better; `initio metrics NAME` explains one.")
+        arrow = ("↑" if m.higher_is_better else "↓") + "*" * bool(m.reversed_on)
+        print(f"{m.name:<{width}} {arrow:<2}  {m.formula:<{formula}}  {m.source}")
+    print("\n↑ larger is better, ↓ smaller is better, says its paper; * not so in some spaces (docs/metrics.md).")
+    print("`initio metrics NAME` explains one.")
 
 
 def _facts(metric: Metric) -> dict[str, object]:
@@ -54,6 +55,7 @@ def _facts(metric: Metric) -> dict[str, object]:
         "about": metric.about,
         "source": metric.source,
         "better": "larger" if metric.higher_is_better else "smaller",
+        "reversed_on": list(metric.reversed_on),
         "needs": sorted(metric.needs),
         "reproducible": metric.reproducible,
         "version": metric.version,
@@ -63,5 +65,8 @@ def _facts(metric: Metric) -> dict[str, object]:
 def _explained(metric: Metric) -> str:
     facts = _facts(metric)
     facts["needs"] = ", ".join(sorted(metric.needs)) or "nothing"
+    del facts["reversed_on"]
+    if metric.reversed_on:
+        facts["better"] = f"{facts['better']}, says its paper; the other way round on {', '.join(metric.reversed_on)}"
     facts["reproducible"] = "yes" if metric.reproducible else "no: measured, so it is left out of `all`"
     return columns(facts)

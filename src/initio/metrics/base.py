@@ -85,6 +85,9 @@ class Options:
             raise InputError(f"memory must be a positive number of bytes, not {self.memory}")
 
 
+DEEP_SPACES = ("nb101", "darts")  # there the largest gradients belong to deep cells, which train badly
+
+
 @dataclass(frozen=True)
 class Metric:
     """One metric: what it is, where it comes from, and the function that reads it off a measurement.
@@ -92,6 +95,9 @@ class Metric:
     `needs` names what has to be computed: `labels`, `gradients`, `second order`, `kernel`, `codes`, `input gradients`,
     `per-sample gradients`, `parts` (of the batch, and their gradients), `features` (correlations of channels), `cells`,
     `forward passes`, `counting`, `timing`. Metrics that need `timing` differ from run to run and are left out of `all`.
+
+    `higher_is_better` is the direction of the metric's paper, and no space changes it. `reversed_on` warns of spaces
+    where accuracies fall as the metric gets better; docs/metrics.md has the numbers.
     """
 
     name: str
@@ -102,6 +108,7 @@ class Metric:
     compute: Callable[[Measurement], float | Value] = field(repr=False)
     about: str = ""
     version: int = 1  # of the code: a stored value of another version is not this metric
+    reversed_on: tuple[str, ...] = ()  # spaces where the measured direction is the other one
 
     @property
     def reproducible(self) -> bool:

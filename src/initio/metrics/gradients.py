@@ -18,7 +18,7 @@ from initio.autodiff.record import Layer, NoTangentError, Tape, record
 from initio.autodiff.weighted import plus
 from initio.errors import InputError
 from initio.kernels.empirical import is_weight
-from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
+from initio.metrics.base import DEEP_SPACES, Measurement, Metric, UndefinedValue, Value, needs
 
 LIPSCHITZ = math.sqrt(2)  # ‖softmax(f) − e_y‖ <= √2: γ of the cross-entropy
 
@@ -238,11 +238,14 @@ def _only(i: int, rows: Tensor) -> Tensor:
 
 GRADIENTS = (
     Metric("grad", "‖(1/m) Σ_i ∇θ ℓ_i‖₂", "HNAS, Eq. 2", True, needs("labels", "gradients"), grad,
-           "The norm of the gradient of the batch loss."),
+           "The norm of the gradient of the batch loss.",
+           reversed_on=DEEP_SPACES),
     Metric("grad_norm", "Σ_layers ‖g_layer‖₂", "Abdelfattah et al. 2021", True, needs("labels", "gradients"), grad_norm,
-           "The norms of the single layers added up, weights of convolutions and linear layers only."),
+           "The norms of the single layers added up, weights of convolutions and linear layers only.",
+           reversed_on=DEEP_SPACES),
     Metric("snip", "Σ |θ ∘ g|", "HNAS, Eq. 3; Lee et al. 2019", True, needs("labels", "gradients"), snip,
-           "How much the loss would change if single weights were removed, added up."),
+           "How much the loss would change if single weights were removed, added up.",
+           reversed_on=DEEP_SPACES),
     Metric("snip_printed", "|θᵀg|", "HNAS, Eq. 3 as printed", True, needs("labels", "gradients"), snip_printed,
            "Zero but for the weights without a batch norm behind them, along which the loss does not change."),
     Metric("grasp", "−θᵀHg", "HNAS, Eq. 3; Wang et al. 2020", True, needs("labels", "gradients", "second order"), grasp,
@@ -251,12 +254,14 @@ GRADIENTS = (
            needs("labels", "per-sample gradients"), grasp_printed,
            "Every sample with its own gradient and Hessian, batch statistics held constant."),
     Metric("nasi", "‖b⁻¹ Σ_x ∇θ ℓ_x‖₂²", "NASI, Eq. 12", True, needs("labels", "gradients"), nasi,
-           "NASI's approximation of the kernel's trace from one mini-batch: grad squared."),
+           "NASI's approximation of the kernel's trace from one mini-batch: grad squared.",
+           reversed_on=DEEP_SPACES),
     Metric("nasi_sum", "γ⁻¹ Σ_x ‖∇θ ℓ_x‖₂²", "NASI, Eq. 11", True, needs("labels", "per-sample gradients"), nasi_sum,
            "NASI's approximation of the kernel's trace from single samples, γ = √2."),
     Metric("fisher", "Σ_channels fan_in · (1/2m) Σ_i (Σ_p z ∘ ∂ℓ/∂z)²", "Abdelfattah et al. 2021", True,
            needs("labels", "gradients", "fisher"), fisher,
-           "What removing channels would cost, to second order, weighted by each channel's weights as published."),
+           "What removing channels would cost, to second order, weighted by each channel's weights as published.",
+           reversed_on=DEEP_SPACES),
     Metric("zico", "Σ_layers log Σ_w mean|g_w| / std(g_w)", "ZiCo (Li et al. 2023)", True,
            needs("labels", "gradients", "parts"), zico,
            "How alike the gradients of eight parts of the batch are, which share its statistics.", version=2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from initio.metrics.base import Measurement, Metric, UndefinedValue, Value, needs
+from initio.metrics.base import DEEP_SPACES, Measurement, Metric, UndefinedValue, Value, needs
 
 ZERO = "the kernel is zero: the output does not depend on any parameter"
 
@@ -64,15 +64,19 @@ def _single(at: Measurement, name: str) -> str:
 
 KERNEL = (
     Metric("trace", "√(‖Θ0‖_tr / m)", "HNAS, Eq. 4", True, needs("labels", "kernel"), trace,
-           "The size of the neural tangent kernel."),
+           "The size of the neural tangent kernel.",
+           reversed_on=DEEP_SPACES),
     Metric("kappa", "λ_max(Θ0) / λ_min(Θ0)", "HNAS, Theorem 2; TE-NAS", False, needs("labels", "kernel"), kappa,
            "The condition number of the kernel: how unevenly directions are learnt."),
     Metric("lambda_min", "λ_min(Θ0)", "Eigen-NAS, section 5.2", True, needs("labels", "kernel"), lambda_min,
-           "The slowest direction of learning."),
+           "The slowest direction of learning.",
+           reversed_on=DEEP_SPACES),
     Metric("lambda_relative", "m λ_min(Θ0) / ‖Θ0‖_tr", "after Eigen-NAS, section 5.2", True, needs("labels", "kernel"),
            lambda_relative, "λ_min in units of the mean eigenvalue: what Eigen-NAS ranks by here."),
     Metric("eigen", "(1/m) Σ_i Θ0_ii", "Eigen-NAS, section 5.2", True, needs("labels", "kernel"), eigen,
-           "Eigen-NAS's surrogate: the mean of the diagonal, an upper bound of λ_min; trace squared."),
+           "Eigen-NAS's surrogate: the mean of the diagonal, an upper bound of λ_min; trace squared.",
+           reversed_on=DEEP_SPACES),
     Metric("knas", "(1/m²) Σ_ij Θ0_ij", "KNAS; thesis 7.6", True, needs("labels", "kernel"), knas,
-           "The mean of the gradients' Gram matrix. The thesis takes its square root, which ranks the same."),
+           "The mean of the gradients' Gram matrix. The thesis takes its square root, which ranks the same.",
+           reversed_on=DEEP_SPACES),
 )  # fmt: skip

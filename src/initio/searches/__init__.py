@@ -12,7 +12,7 @@ from initio.searches.driver import drive
 from initio.searches.limits import Limits
 from initio.searches.problem import Budget, Problem
 from initio.searches.queries import Answer, Proposals, QuerySearch, Trained
-from initio.searches.restarts import Finalist, Restarts
+from initio.searches.restarts import Finalist, Reference, Restarts
 from initio.searches.result import SearchResult
 
 METHODS = "initio.searches.methods"
@@ -53,7 +53,7 @@ def name_today(method: str, settings: Mapping[str, object]) -> str:
 
 def steps_of(name: str) -> tuple[type[SearchStep], ...]:
     """The kinds of steps that runs of a search have, those of its restarts included."""
-    return (*find_search(name).step_types, Finalist)
+    return (*find_search(name).step_types, Finalist, Reference)
 
 
 __all__ = [

@@ -5,8 +5,12 @@ finalist, is then measured on batches and initialisations that no search has see
 finalists, and the largest mean objective wins: log R(T) of the trace T, as the search itself defines it. Equal
 objectives (every T above ν, say) go to the finalist that more restarts chose, then to the earlier one.
 
-The steps are those of restart 0, its finalist, the steps of restart 1, ...; each names its restart, and nothing else is
-needed to go on after an interruption.
+A search may sample networks of another kind than it chooses: on darts NASI's samples have one input a node, its choices
+two, and larger traces. Then random architectures are built and measured as the finalists are, and ν is the trace that
+has among these the place that the search's own ν has among its samples.
+
+The steps are those of restart 0, its finalist, the steps of restart 1, ..., each of which names its restart, and where
+they are needed the random architectures; nothing else is needed to go on after an interruption.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -24,13 +28,15 @@ from initio.errors import at_least
 from initio.records import Architecture, Cost, Scalar
 from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.problem import Problem
-from initio.searches.traces import TraceSearch
+from initio.searches.traces import Traces, TraceSearch, TraceStep
 from initio.spaces import Space, get_space
 
 if TYPE_CHECKING:
     from initio.searches.result import SearchResult
 
 Pairs = list[tuple[float, float]]  # T and its rewarded part
+S = TypeVar("S", bound=SearchStep)
+REFERENCES = 50  # as many as NASI's fixed ν is the mean of
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,20 @@ class Finalist(SearchStep):
 
 
 @dataclass(frozen=True)
+class Reference(TraceStep):
+    """A random architecture that is built as the finalists are, and its T."""
+
+    architecture: Architecture
+    rewarded: float | None = None
+    flag: str = ""
+
+    @property
+    def traces(self) -> Traces:
+        """T and its rewarded part."""
+        return Traces(self.trace, self.rewarded, self.flag)
+
+
+@dataclass(frozen=True)
 class Restarts(Search[SearchStep]):
     """Several restarts of one search, under its name.
 
@@ -76,12 +96,16 @@ class Restarts(Search[SearchStep]):
     def __post_init__(self) -> None:
         at_least(self, restarts=1, repeats=1)
         object.__setattr__(self, "name", self.search.name)
-        object.__setattr__(self, "step_types", (*self.search.step_types, Finalist))
+        object.__setattr__(self, "step_types", (*self.search.step_types, Finalist, Reference))
 
     def n_steps(self, problem: Problem) -> int | None:
-        """The steps of all searches and their finalists."""
+        """The steps of all searches, their finalists, and the architectures beside them."""
         each = self.search.n_steps(problem)
-        return each and self.restarts * (each + 1)
+        return each and self.restarts * (each + 1) + self.references(problem)
+
+    def references(self, problem: Problem) -> int:
+        """How many random architectures are measured beside the finalists."""
+        return REFERENCES * (not self.search.samples_built(problem))
 
     def check(self, problem: Problem) -> None:
         """What the search itself refuses."""
@@ -104,6 +128,12 @@ class Restarts(Search[SearchStep]):
                 steps.append(replace(step, restart=restart))
                 yield steps[-1]
             steps.append(replace(self.measure(problem, seed, chosen, finalists(steps)), restart=restart))
+            yield steps[-1]
+        for number in range(len(of_kind(Reference, steps)), self.references(problem)):
+            rng = Random(f"references {seed} {number}")
+            arch = problem.draw(rng)
+            T, rewarded, flag = self.search.measure(problem, arch, rng.randrange(2**31))
+            steps.append(Reference(number, T, arch, rewarded, flag))
             yield steps[-1]
         return self.ranking(steps)[0].architecture
 
@@ -137,9 +167,14 @@ class Restarts(Search[SearchStep]):
     def ranking(self, steps: Sequence[SearchStep]) -> list[RankedFinalist]:
         """The finalists, best first."""
         finals = finalists(steps)
-        searched = [pair for step in steps if not isinstance(step, Finalist) for pair in _searched(step)]
-        T, rewarded = np.array(searched + [pair for final in finals for pair in final.pairs]).reshape(-1, 2).T
-        r = self.search.objective(T, rewarded)[len(searched) :]
+        beside = [pair for step in steps if not isinstance(step, Finalist | Reference) for pair in _searched(step)]
+        nu, known = None, [pair for step in of_kind(Reference, steps) for pair in _searched(step)]
+        if known and beside:
+            sampled = np.array(beside)[:, 0]
+            place = float(np.mean(sampled <= self.search.nu_of(sampled)))
+            nu, beside = float(np.quantile(np.array(known)[:, 0], place)), known
+        T, rewarded = np.array(beside + [pair for final in finals for pair in final.pairs]).reshape(-1, 2).T
+        r = self.search.objective(T, rewarded, nu)[len(beside) :]
         ends = np.cumsum([len(final.pairs) for final in finals])
         parts = [tuple(map(float, part)) for part in np.split(r, ends[:-1])]
         votes = Counter(final.architecture for final in finals)
@@ -226,7 +261,12 @@ def steps_of_restart(steps: Sequence[SearchStep], restart: int) -> list[SearchSt
 
 def finalists(steps: Sequence[SearchStep]) -> list[Finalist]:
     """Those among the steps."""
-    return [step for step in steps if isinstance(step, Finalist)]
+    return of_kind(Finalist, steps)
+
+
+def of_kind(kind: type[S], steps: Sequence[SearchStep]) -> list[S]:
+    """The steps of one kind."""
+    return [step for step in steps if isinstance(step, kind)]
 
 
 def _searched(step: SearchStep) -> Pairs:

@@ -154,15 +154,18 @@ class Nasi(TraceSearch[Sampled]):
             raise InputError("none of the 50 random architectures has a finite trace: check the data")
         return sum(finite) / len(finite)
 
-    def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
-        """log R, R = T − μ max(0, T − ν), not below the smallest log T.
+    @property
+    def penalty(self) -> float:
+        """μ."""
+        return self.mu
 
-        A fixed ν is the mean of all these T, an adaptive one what the next step would have.
-        """
-        nu = float(T.mean()) if self.nu == "fixed" else self.nu_after(T.tolist())
-        R = (T if rewarded is None else rewarded) - self.mu * np.maximum(0, T - nu)
-        r: np.ndarray = np.log(np.maximum(R, np.min(T)))
-        return r
+    def nu_of(self, T: np.ndarray) -> float:
+        """A fixed ν is the mean of these traces, an adaptive one what the next step would have."""
+        return float(T.mean()) if self.nu == "fixed" else self.nu_after(T.tolist())
+
+    def samples_built(self, problem: Problem) -> bool:
+        """Not on darts: a sample has one input a node, a chosen cell two."""
+        return relaxed(problem.graphs) == problem.graphs
 
     def leading(self, problem: Problem, steps: Sequence[Sampled]) -> Architecture | None:
         """The most probable architecture under the α* of these steps."""

@@ -36,7 +36,7 @@ from initio.errors import InputError, at_least, positive
 from initio.records import Architecture
 from initio.searches.base import SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem, climb
-from initio.searches.traces import Traces, TraceSearch, TraceStep, read_nu, whole_trace
+from initio.searches.traces import Traces, TraceSearch, TraceStep, log, penalised, read_nu, whole_trace
 from initio.spaces import SPACES, GraphSpace
 
 if TYPE_CHECKING:
@@ -198,22 +198,10 @@ class NasiFit(TraceSearch[Measured]):
             return float(T.mean())
         return read_nu(self.nu, WORDS)
 
-    def objective(self, T: np.ndarray, rewarded: np.ndarray | None = None) -> np.ndarray:
-        """log R, kept finite where a strong penalty makes R negative or nothing is rewarded."""
-        rewarded = T if rewarded is None else rewarded
-        R = penalised(rewarded, T, self.mu, self.nu_of(T))
-        r: np.ndarray = np.maximum(np.log(np.maximum(R, np.finfo(float).tiny)), log(rewarded).min())
-        return r
-
-
-def penalised(rewarded: np.ndarray, T: np.ndarray, mu: float, nu: float) -> np.ndarray:
-    """R = rewarded − μ max(0, T − ν) [NASI 13].
-
-    >>> penalised(np.array([1.0, 2.0, 2.0]), np.array([2.0, 3.0, 5.0]), mu=1.0, nu=3.0).tolist()
-    [1.0, 2.0, 0.0]
-    """
-    R: np.ndarray = rewarded - mu * np.maximum(0, T - nu)
-    return R
+    @property
+    def penalty(self) -> float:
+        """μ."""
+        return self.mu
 
 
 # --- the regression ---------------------------------------------------------------------------------------------------
@@ -358,13 +346,3 @@ def traces(space: GraphSpace, network: nn.Module, batch: Batch) -> Traces:
         return Traces(None, None, T.flag)
     own = {name: g for name, g in at.g.items() if space.is_chosen(name)}
     return Traces(T.value, float(at.dot(own, own)), T.flag)
-
-
-def log(part: np.ndarray) -> np.ndarray:
-    """ln of a part of T; a cell of poolings alone has T_c = 0, which counts as the smallest that is not."""
-    if not (part > 0).any():
-        raise InputError(
-            "no measured architecture has a chosen operation with parameters: --counted all rewards the whole trace"
-        )
-    logs: np.ndarray = np.log(np.maximum(part, part[part > 0].min()))
-    return logs

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
+from initio.errors import at_least
 from initio.records import Architecture, Query
 from initio.searches.problem import DRAWS, Problem
 from initio.searches.queries import Proposals, QuerySearch
@@ -17,16 +18,29 @@ LISTABLE = 100_000  # a space of at most so many choices is listed to find what 
 
 @dataclass(frozen=True)
 class RandomSearch(QuerySearch):
-    """Trains distinct random architectures until the budget or the pool is used up."""
+    """Trains distinct random architectures until the budget or the pool is used up.
+
+    Args:
+        k: how many; None for as many as the budget allows.
+        full: train them as long as the problem allows, as searches do that rank first.
+    """
+
+    k: int | None = None
+    full: bool = False
 
     name: ClassVar[str] = "random"
+
+    def __post_init__(self) -> None:
+        if self.k is not None:
+            at_least(self, k=1)
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Uniform over the pool without replacement; without a pool, new draws of the space."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
-        while (arch := draw_new(problem, rng, seen)) is not None:
+        length = problem.epochs[-1] if self.full and problem.epochs else None
+        while len(seen) != self.k and (arch := draw_new(problem, rng, seen)) is not None:
             seen.add(arch)
-            yield Query(arch)
+            yield Query(arch, length)
         return None
 
 

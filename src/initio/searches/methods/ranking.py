@@ -22,10 +22,11 @@ class ZeroCost(QuerySearch):
     """Trains what a metric ranks first (Abdelfattah et al., 2021; ZERO-COST in HNAS, Figure 3).
 
     Args:
-        metric: a column of the scores.
+        metric: a column of the scores; `trace` is that of the figure. On nb101 and darts larger traces are worse, as
+            `initio metrics` says of each metric: take `naswot` there.
         k: how many are trained; 1 selects without any training, its one query only tells how good that was.
         sample: how many random architectures are ranked; None for all that have scores.
-        higher_is_better: the metric's direction; None for the metric's own.
+        higher_is_better: the metric's direction; None for the metric's own, whatever the space.
     """
 
     metric: str = "trace"
