@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from initio.runs.models import TrainedModel as TrainedModel
     from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
+    from initio.runs.rank import rank as rank
     from initio.runs.search import search as search
     from initio.runs.train import train as train
     from initio.scores.model import score as score
@@ -68,6 +69,7 @@ _HOME = {  # public name -> module and name there
     "export": "initio.spaces.exports:export",
     "build": "initio.spaces:build",
     "optimise": "initio.runs.optimise:optimise",
+    "rank": "initio.runs.rank:rank",
     "search": "initio.runs.search:search",
     "train": "initio.runs.train:train",
     "TrainedModel": "initio.runs.models:TrainedModel",

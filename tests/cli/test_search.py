@@ -16,7 +16,8 @@ from initio.searches import steps_of
 from initio.searches.restarts import steps_of_restart
 from initio.spaces import NB201, Size, Sizes
 
-SMALL = ["--steps", "4", "--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
+THIN = ["--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
+SMALL = ["--first", "3", "--rounds", "1", "--each", "1", *THIN]
 
 
 def test_a_search_ends_in_a_run_folder_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,12 +61,15 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize(("method", "nu"), [("nasi-fit", "geometric"), ("nasi", "adaptive")])
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("votes", SMALL), ("nasi-fit", ["--steps", "4", *THIN]), ("nasi", ["--steps", "4", "--nu", "adaptive", *THIN])],
+)
 @pytest.mark.parametrize(("restarts", "after"), [("1", "2"), ("2", "6")])  # steps: the second time in the last restart
 def test_a_killed_search_resumes_to_the_same_answer(
-    method: str, nu: str, restarts: str, after: str, tmp_path: Path
+    method: str, settings: list[str], restarts: str, after: str, tmp_path: Path
 ) -> None:
-    search = ["search", "nb201", *SMALL, "--method", method, "--nu", nu, "--restarts", restarts]
+    search = ["search", "nb201", *settings, "--method", method, "--restarts", restarts]
     assert main([*search, "--out", str(tmp_path / "whole")]) == 0
     killed = [sys.executable, "-c", KILLED, after, *search, "--out", str(tmp_path / "killed")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -85,7 +89,10 @@ def test_a_killed_search_resumes_to_the_same_answer(
     ("argv", "sentence"),
     [
         (["nosuchspace"], "there is no search space 'nosuchspace'"),
-        (["nb201", "--nu", "banana"], "nu must be 'none', 'geometric', 'adaptive', 'fixed' or a positive number, not"),
+        (
+            ["nb201", "--method", "nasi-fit", "--nu", "banana"],
+            "nu must be 'none', 'geometric', 'adaptive', 'fixed' or a positive number, not",
+        ),
         (["nb201", "--method", "nasi", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
         (["--max-params", "1"], "no architecture of darts was found that has at most 1 parameters: the smallest has"),
@@ -97,14 +104,14 @@ def test_a_killed_search_resumes_to_the_same_answer(
         ),
         (["nb201", "--restarts", "0"], "restarts must be at least 1, not 0"),
         (["--restarts", "many"], "--restarts: expected a whole number, got 'many'"),
-        (["--steps", "many"], "--steps: expected a whole number, got 'many' (see"),
-        (["--counted", "some"], "--counted: expected one of 'chosen', 'all', got 'some' (see"),
-        (["nb201", "--mu", "nan"], "mu must be a number of at least 0, not nan"),
-        (["nb201", "--mu", "inf"], "mu must be a number of at least 0, not inf"),
+        (["--first", "many"], "--first: expected a whole number, got 'many' (see"),
+        (["--method", "nasi-fit", "--counted", "some"], "--counted: expected one of 'chosen', 'all', got 'some' (see"),
+        (["nb201", "--method", "nasi-fit", "--mu", "nan"], "mu must be a number of at least 0, not nan"),
+        (["nb201", "--method", "nasi-fit", "--mu", "inf"], "mu must be a number of at least 0, not inf"),
         (["nb101", "--method", "nasi"], "nb101 has no supernet"),
         (["nb101", "--method", "nasi", "--restarts", "2"], "nb101 has no supernet"),
-        (["nb201", "--queries", "5"], "queries is not an option of nasi-fit: it trains nothing"),
-        (["nb201", "--metric", "grad"], "--metric is not an option of initio search with nasi-fit"),
+        (["nb201", "--queries", "5"], "queries is not an option of votes: it trains nothing"),
+        (["nb201", "--metric", "grad"], "--metric is not an option of initio search with votes"),
         (["nb201", "--method", "random", "--data", "digits", "--pool", "5"], "pool is not an option of random"),
         (
             ["nb201", "--method", "random", "--data", "digits", "--labels", "random"],
@@ -117,9 +124,9 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["--resume", ""], "--resume needs the folder of a run, not an empty name"),
         (["nb201", "--out", ""], "--out needs the folder of a run, not an empty name"),
         (["nb201", "--resume", "run"], "--resume goes on with the run's own settings: leave out --space"),
-        (["--resume", "run", "--steps", "4"], "--resume goes on with the run's own settings: leave out --steps"),
+        (["--resume", "run", "--first", "4"], "--resume goes on with the run's own settings: leave out --first"),
         (["nb201", "--nu-0", "-1", "--method", "nasi"], "nu_0 must be a positive number, not -1.0"),
-        (["nb201", "--nu-0", "5"], "--nu-0 is not an option of initio search with nasi-fit"),
+        (["nb201", "--nu-0", "5"], "--nu-0 is not an option of initio search with votes"),
         (["mlp", "--method", "lambda-min", "--restarts", "2"], "restarts is not an option of lambda-min"),
         (["mlp", "--method", "lambda-min", "--max-params", "2k"], "max_params is not an option of lambda-min"),
         (["nb201", "--max-params", "lots"], "--max-params: expected an amount such as 4M"),
@@ -130,7 +137,7 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["nb201", "--channels", "0"], "channels must be a whole number of at least 1, not 0"),
         (["nb201", "--pixels", "0"], "pixels must be at least 1, not 0"),
         (["nb201", "--depth", "3"], "--depth is an option of mlp, not of nb201"),
-        (["mlp"], "nasi-fit does not search mlp-10: choose one of nb201"),
+        (["mlp", "--method", "nasi-fit"], "nasi-fit does not search mlp-10: choose one of nb201"),
         (["nb201", "--method", "lambda-min"], "lambda-min does not search nb201: choose mlp"),
         (["nb1shot1-s2", "--channels", "2"], "channels must be at least 3 for this cell's concatenation, not 2"),
         (
@@ -216,7 +223,7 @@ def test_a_finished_run_is_shown_and_not_searched_again(tmp_path: Path, capsys: 
     assert f"initio show '{folder}'" in first  # can be pasted
     assert main(["show", str(folder)]) == 0
     shown = capsys.readouterr().out
-    for fact in ("method +nasi-fit", "seed +0", "why +largest predicted R", "cost +4 scorings", "settings .*steps 4"):
+    for fact in ("method +votes", "seed +0", "why +first of 4 measured", "cost +4 scorings", "settings .*first 3"):
         assert re.search(f"^{fact}", shown, flags=re.MULTILINE)
 
 
@@ -314,23 +321,35 @@ def test_the_demo_is_the_search_without_options(
 ) -> None:
     calls: list[tuple[object, ...]] = []
 
-    def search(space: str = "darts", method: str = "nasi-fit", data: str = "noise", **more: object) -> str:
+    def search(space: str = "darts", method: str = "votes", data: str = "noise", **more: object) -> str:
         calls.append((space, method, data, more["seed"], more["folder"]))
         return "the result"
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("initio.runs.search.search", search)
-    folder = Path("runs", "darts-nasi-fit-seed3" + "-2" * taken)
+    folder = Path("runs", "darts-votes-seed3" + "-2" * taken)
     if taken:
-        Path("runs", "darts-nasi-fit-seed3").mkdir(parents=True)
+        Path("runs", "darts-votes-seed3").mkdir(parents=True)
     for command in ("demo", "search"):
         assert main([command, "--seed", "3"]) == 0
-    assert calls == [("darts", "nasi-fit", "noise", 3, folder)] * 2
+    assert calls == [("darts", "votes", "noise", 3, folder)] * 2
     assert f"the result\nrun     {folder}  (draw it again: initio show {folder})" in capsys.readouterr().out
 
 
 def test_nothing_is_chosen_when_every_reward_is_undone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["search", "nb201", *SMALL, "--method", "nasi", "--nu", "1e-9", "--out", str(tmp_path / "run")]
+    argv = [
+        "search",
+        "nb201",
+        *THIN,
+        "--steps",
+        "4",
+        "--method",
+        "nasi",
+        "--nu",
+        "1e-9",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(argv) == 2
     assert "no step has a gradient, so all architectures are equally probable" in capsys.readouterr().err
     assert not RunFolder(tmp_path / "run").finished

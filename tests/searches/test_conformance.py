@@ -35,6 +35,7 @@ OWN = "examples.own_search:Mine"
 NAMES = [*SEARCHES, OWN]
 DOCS = Path(__file__).parents[2] / "docs" / "searches.md"
 SMALL: dict[str, dict[str, Any]] = {  # settings that make a run short
+    "votes": {"first": 6, "rounds": 2, "each": 2},
     "nasi-fit": {"steps": 4},
     "nasi": {"steps": 3, "nu": "50"},
     "eigen-darts": {"width": 8, "samples": 60, "steps": 4, "batch": 8},

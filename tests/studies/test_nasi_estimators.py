@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from initio.searches.methods.nasi_fit import sharing
+from initio.searches.models.additive import sharing
 from initio.searches.traces import penalised
 from initio.spaces.base import Decision
 from studies.nasi_estimators import PARTS, RULES, Rule, World, row

@@ -142,6 +142,11 @@ def log_ranks(values: np.ndarray) -> np.ndarray:
     return out
 
 
+def rank_table(table: ScoreTable) -> Ranking:
+    """The ranking of a table's architectures by the members that it has scores of."""
+    return rank({member.metric: table.each(member.metric) for member in MEMBERS if member.metric in table.metrics})
+
+
 def ranked(table: ScoreTable) -> ScoreTable:
     """The table with one more column, `ranking`, a row a draw; as it is where less than half of the members speak.
 

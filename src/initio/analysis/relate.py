@@ -9,6 +9,7 @@ import numpy as np
 
 from initio.analysis.correlation import Agreement, SpearmanWith, agreement, correlations, kendall, spearman
 from initio.analysis.hnas_bounds import BOUNDS, FITTED, Bound, TradeOff, best_trade_off, bound
+from initio.analysis.ranking import RANKING, ranked
 from initio.errors import InputError
 from initio.metrics import get_metric
 from initio.records import Architecture
@@ -46,7 +47,8 @@ class Relation:
         """Each metric's mean over draws against the target."""
         out = {}
         for name in self.scores.metrics:
-            found = agreement(self.scores[name], self.target, higher_is_better=get_metric(name).higher_is_better, k=k)
+            higher = name == RANKING or get_metric(name).higher_is_better
+            found = agreement(self.scores[name], self.target, higher_is_better=higher, k=k)
             out[name] = replace(found, undefined=self.scores.undefined(name))
         return out
 
@@ -106,7 +108,8 @@ def relate(
     """The rows of the table whose networks the store has scored, with their target and scores.
 
     A score belongs to all architectures with the same network; costs (parameters, FLOPs) to the one as written.
-    `only` leaves just these architectures, as written.
+    `only` leaves just these architectures, as written. Where enough of its members were scored, the training-free
+    ranking of these rows is one more column.
     """
     target = table.column(column)
     scores = read_all(store, table.space, where=where, metrics=metrics)
@@ -120,4 +123,5 @@ def relate(
         raise InputError(f"none of the scored architectures is in {table.path}")
     numbers = [number for number, _, _ in rows]
     pairs = [(written, same) for _, written, same in rows]
-    return Relation(tuple(numbers), len({same for _, same in pairs}), target[numbers], scores.spread(pairs))
+    networks = len({same for _, same in pairs})
+    return Relation(tuple(numbers), networks, target[numbers], ranked(scores.spread(pairs)))

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "bounds": "bound the smallest eigenvalue of an mlp's infinite-width kernel",
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
+    "rank": "rank architectures without training, and say what decided",
     "correlate": "compare scores with a benchmark's accuracies and with each other",
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",

@@ -26,5 +26,5 @@ class DemoCommand:
         """Searches, draws the cell, says where the run is."""
         from initio.runs.search import search
 
-        folder = new_folder("darts", "nasi-fit", self.seed) if self.out is None else Path(self.out)
-        watch(partial(search, "darts", "nasi-fit", "noise", seed=self.seed), folder)
+        folder = new_folder("darts", "votes", self.seed) if self.out is None else Path(self.out)
+        watch(partial(search, "darts", "votes", "noise", seed=self.seed), folder)

@@ -78,6 +78,7 @@ class ScoreCommand:
 
     def run(self) -> None:
         """Scores with progress on stderr, then sums up."""
+        from initio.analysis.ranking import ranked
         from initio.scores.files import check_export, export
         from initio.scores.pool import pool_table, score_pool
         from initio.scores.store import Store
@@ -95,7 +96,7 @@ class ScoreCommand:
             table = pool_table(job, architectures, store)
             _print_summary(table)
             if self.export:
-                export(Path(self.export), space, table)
+                export(Path(self.export), space, ranked(table))
                 print(f"exported to {self.export}")
 
     def _architectures(self, space: Space) -> list[Architecture]:

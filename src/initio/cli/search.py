@@ -47,7 +47,7 @@ class SearchCommand:
     """
 
     space: str = "darts"
-    method: str = "nasi-fit"
+    method: str = "votes"
     data: str = "noise"
     labels: Literal["true", "random"] = "true"
     seed: int = 0

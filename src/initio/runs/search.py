@@ -18,7 +18,6 @@ from initio.scores.table import ScoreTable
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
-from initio.searches.traces import TraceSearch
 from initio.spaces import NetworkSettings, Space, get_space
 
 QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
@@ -42,7 +41,7 @@ class SearchStarted:
 
 def search(
     space: Space | str = "darts",
-    method: Search[Any] | str = "nasi-fit",
+    method: Search[Any] | str = "votes",
     data: Data | str = "noise",
     *,
     seed: int = 0,
@@ -86,7 +85,7 @@ def search(
         on_progress: hears what is under way: a `SearchStarted`, then `ScoringProgress`, `TrainingProgress` and notes.
         settings: fields of the method.
 
-    >>> result = search("nb201", "nasi-fit", "noise", seed=0, steps=20, channels=2, cells=1, pixels=8)
+    >>> result = search("nb201", data="noise", seed=0, first=20, rounds=0, channels=2, cells=1, pixels=8)
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """
@@ -273,11 +272,7 @@ def make_search(method: Search[Any] | str, space: Space, settings: Mapping[str, 
             raise InputError(f"{min(settings)} is a setting of the method: give it to {type(method).__name__}(...)")
     else:
         raise InputError(f"the method must be a name or a search such as Nasi(), not {method!r}")
-    if restarts == 1:
-        return made
-    if not isinstance(made, TraceSearch):
-        raise InputError(f"restarts is not an option of {made.name}: only searches by the kernel's trace have it")
-    return Restarts(made, restarts)
+    return made if restarts == 1 else made.restarted(restarts)
 
 
 def _checked(kind: type[Search[Any]], settings: Mapping[str, Any]) -> dict[str, Any]:

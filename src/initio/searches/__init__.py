@@ -17,6 +17,7 @@ from initio.searches.result import SearchResult
 
 METHODS = "initio.searches.methods"
 SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's own is named
+    "votes": f"{METHODS}.votes:VotingSearch",
     "nasi-fit": f"{METHODS}.nasi_fit:NasiFit",
     "nasi": f"{METHODS}.nasi:Nasi",
     "lambda-min": f"{METHODS}.lambda_min:LambdaMin",

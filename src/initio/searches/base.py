@@ -66,6 +66,10 @@ class Search(ABC, Generic[S]):
     def check(self, problem: Problem) -> None:
         """Refuses what it cannot search, with an `InputError`."""
 
+    def restarted(self, restarts: int) -> Search[Any]:
+        """A search that runs this one several times; most have no common measure of what they choose."""
+        raise InputError(f"restarts is not an option of {self.name}: only searches without training have it")
+
     def why(self, problem: Problem, steps: Sequence[S], chosen: Architecture) -> str:
         """Why this architecture, in one sentence."""
         return ""

@@ -155,12 +155,17 @@ class Problem:
         rng = Random(f"limits of {self.space.name}")
         arch = self.draw_admitted(rng)
         for other in (arch, *(self.draw_admitted(rng) for _ in range(CHECKED))):
-            self.graphs.network(other, self.network)
+            self._describe(other)
         if self.limits.max_latency is not None and not self.accepts(smallest := self._shrink(arch, rng, most=True)):
             raise InputError(
                 f"the architecture of {self.space.name} with the fewest FLOPs that was found takes "
                 f"{milliseconds(self.latency(smallest))} a forward pass here, not {self.limits}: raise the limit"
             )
+
+    def _describe(self, arch: Architecture) -> None:
+        """Says whether the cells fit in the scoring network, where networks are data before they are built."""
+        if isinstance(self.space, GraphSpace):
+            self.space.network(arch, self.network)
 
     def draw_admitted(self, rng: Random) -> Architecture:
         """A random sound architecture within the counted limits; where few are, random ones are made smaller.
@@ -207,9 +212,7 @@ class Problem:
         return max(1.0, self.limits.excess(cost)), cost.flops
 
     def _cost(self, arch: Architecture) -> NetworkCost:
-        from initio.networks.cost import count
-
-        return count(self.graphs.network(arch, self.target), self.target)
+        return self.space.cost(arch, self.target)
 
     # --- trainings, and the pool ----------------------------------------------------------------------------------
 

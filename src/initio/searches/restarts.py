@@ -167,6 +167,16 @@ class Restarts(Search[SearchStep]):
     def ranking(self, steps: Sequence[SearchStep]) -> list[RankedFinalist]:
         """The finalists, best first."""
         finals = finalists(steps)
+        votes = Counter(final.architecture for final in finals)
+        ranked = {
+            final.architecture: RankedFinalist(final.architecture, part, votes[final.architecture])
+            for final, part in zip(finals, self.objectives(steps), strict=True)
+        }
+        return sorted(ranked.values(), key=lambda finalist: (-finalist.mean, -finalist.votes))
+
+    def objectives(self, steps: Sequence[SearchStep]) -> list[tuple[float, ...]]:
+        """Of each finalist on each common draw."""
+        finals = finalists(steps)
         beside = [pair for step in steps if not isinstance(step, Finalist | Reference) for pair in _searched(step)]
         nu, known = None, [pair for step in of_kind(Reference, steps) for pair in _searched(step)]
         if known and beside:
@@ -176,23 +186,19 @@ class Restarts(Search[SearchStep]):
         T, rewarded = np.array(beside + [pair for final in finals for pair in final.pairs]).reshape(-1, 2).T
         r = self.search.objective(T, rewarded, nu)[len(beside) :]
         ends = np.cumsum([len(final.pairs) for final in finals])
-        parts = [tuple(map(float, part)) for part in np.split(r, ends[:-1])]
-        votes = Counter(final.architecture for final in finals)
-        ranked = {
-            final.architecture: RankedFinalist(final.architecture, part, votes[final.architecture])
-            for final, part in zip(finals, parts, strict=True)
-        }
-        return sorted(ranked.values(), key=lambda finalist: (-finalist.mean, -finalist.votes))
+        return [tuple(map(float, part)) for part in np.split(r, ends[:-1])]
 
     def measure(self, problem: Problem, seed: int, arch: Architecture, before: Sequence[Finalist]) -> Finalist:
         """The finalist with its traces; one that another restart chose already is not measured again."""
         for final in before:
             if final.architecture == arch:
                 return final
-        found = []
-        for repeat in range(self.repeats):
-            draw = Random(f"finalists {seed} {repeat}").randrange(2**31)  # the same for every finalist
-            found.append(self.search.measure(problem, arch, draw))
+        draws = [Random(f"finalists {seed} {repeat}").randrange(2**31) for repeat in range(self.repeats)]
+        return self.measured(problem, arch, draws)
+
+    def measured(self, problem: Problem, arch: Architecture, draws: Sequence[int]) -> Finalist:
+        """T and its rewarded part on draws that are the same for every finalist."""
+        found = [self.search.measure(problem, arch, draw) for draw in draws]
         kept = [(value.T, value.rewarded) for value in found if value.T and value.rewarded is not None]
         flag = next((value.flag for value in found if not value.T), "")
         return Finalist(arch, tuple(T for T, _ in kept), tuple(rewarded for _, rewarded in kept), flag)

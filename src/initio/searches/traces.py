@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,12 @@ class TraceSearch(Search[T]):
     """A search that maximises an objective of T."""
 
     limited = True
+
+    def restarted(self, restarts: int) -> Search[Any]:
+        """Several searches, whose choices are compared on common draws."""
+        from initio.searches.restarts import Restarts
+
+        return Restarts(self, restarts)
 
     @property
     @abstractmethod

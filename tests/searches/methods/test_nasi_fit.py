@@ -10,7 +10,8 @@ from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.searches import Limits, Problem, drive
-from initio.searches.methods.nasi_fit import OWN, Measured, NasiFit, TraceFit, design, regress, traces
+from initio.searches.methods.nasi_fit import Measured, NasiFit, TraceFit, traces
+from initio.searches.models.additive import OWN, design, regress
 from initio.searches.traces import penalised
 from initio.spaces import DARTS, NB201, NetworkSettings, get_space
 

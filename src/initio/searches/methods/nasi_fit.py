@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -35,6 +34,7 @@ import numpy as np
 from initio.errors import InputError, at_least, positive
 from initio.records import Architecture
 from initio.searches.base import SearchRun, SearchStep, in_order
+from initio.searches.models.additive import Sums, design, open_decisions, regress
 from initio.searches.problem import Problem, climb
 from initio.searches.traces import Traces, TraceSearch, TraceStep, log, penalised, read_nu, whole_trace
 from initio.spaces import SPACES, GraphSpace
@@ -43,13 +43,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from initio.records import Batch
-    from initio.spaces.base import Decision, GraphSpace
+    from initio.spaces.base import GraphSpace
 
 WORDS = ("none", "geometric", "adaptive", "fixed")  # that ν may be, beside a number
-OWN = 0.3  # prior deviation of a place's slope around the one that its operation has everywhere, if slopes are shared
 STARTS = 10  # measured architectures from which a better predicted one is climbed to
 LISTED = 6  # ties that are named
-DRAWN = 400  # fits that other measurements might have given, for the error of a difference
 
 
 @dataclass(frozen=True)
@@ -204,59 +202,6 @@ class NasiFit(TraceSearch[Measured]):
         return self.mu
 
 
-# --- the regression ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Several quantities, each nearly a sum over options: ridge regression, seen as a Gaussian prior on the slopes.
-
-    Args:
-        w: (quantities, options) slopes.
-        x, y: the means that slopes are relative to.
-        root: its product with its transpose is the slopes' covariance in units of the noise.
-        noise: (quantities, quantities) covariance of what no sum explains.
-        predicted: share of each quantity's variance that is predicted, every row from the others.
-    """
-
-    w: np.ndarray
-    x: np.ndarray
-    y: np.ndarray
-    root: np.ndarray
-    noise: np.ndarray
-    predicted: np.ndarray
-
-    def of(self, X: np.ndarray) -> np.ndarray:
-        """The quantities, (quantities, rows of X)."""
-        values: np.ndarray = self.w @ (X - self.x).T + self.y[:, None]
-        return values
-
-    def drawn(self, X: np.ndarray, count: int) -> np.ndarray:
-        """Quantities as other measurements might have had them, (count, quantities, rows of X)."""
-        normal = np.random.default_rng(0).normal(size=(count, *self.w.shape))
-        slopes = np.linalg.cholesky(self.noise + 1e-12 * np.eye(len(self.noise))) @ normal @ self.root.T
-        values: np.ndarray = self.of(X) + slopes @ (X - self.x).T
-        return values
-
-
-def regress(X: np.ndarray, Y: np.ndarray, ridge: float) -> Sums:
-    """Of each row of Y on the options, with a free constant.
-
-    With the slopes' prior, Y has the covariance noise ⊗ (I − H)⁻¹, H the matrix that makes predictions of Y; hence the
-    estimate of the noise.
-    """
-    x, y, n = X.mean(axis=0), Y.mean(axis=1), len(X)
-    centred, deviation = X - x, Y - y[:, None]
-    root = np.linalg.inv(np.linalg.cholesky(centred.T @ centred + ridge * np.eye(X.shape[1]))).T
-    w = deviation @ centred @ root @ root.T
-    left = deviation - w @ centred.T
-    reach = centred @ root
-    own = np.square(reach).sum(axis=1) + 1 / n  # the diagonal of H
-    alone = np.square(left / np.maximum(1 - own, 1e-9)).sum(axis=1)  # each row predicted from the others
-    noise = deviation @ left.T / (n - 1)
-    return Sums(w, x, y, root, noise, 1 - alone / np.maximum(np.square(deviation).sum(axis=1), 1e-300))
-
-
 @dataclass(frozen=True, eq=False)
 class TraceFit:
     """The logarithms of the parts of T, the rewarded one first, and what makes R of them."""
@@ -286,50 +231,9 @@ class TraceFit:
         tops = [climb(problem, start, lambda archs: self.predict(problem, archs).tolist()) for start in starts]
         return tops[int(np.argmax(self.predict(problem, tops)))]
 
-    def errors(self, X: np.ndarray) -> np.ndarray:
-        """Standard error of R of the first row minus R of each other one: half of what holds two thirds of draws."""
-        drawn = self._objective(self.sums.drawn(X, DRAWN))
-        low, high = np.quantile(drawn[:, :1] - drawn[:, 1:], (0.159, 0.841), axis=0)
-        errors: np.ndarray = (high - low) / 2
-        return errors
-
     def ties(self, problem: Problem, chosen: Architecture) -> list[str]:
         """Decisions in which another option is predicted to lose less than the standard error of the difference."""
-        network = problem.space.canonical(chosen)
-        near = [
-            a for a in problem.space.neighbours(chosen) if problem.admits(a) and problem.space.canonical(a) != network
-        ]
-        if not near:
-            return []
-        X = design(problem, [chosen, *near], shared=self.shared)
-        R = self.of(X)
-        close = R[0] - R[1:] < self.errors(X)
-        changed = np.array([a.choices for a in near]) != np.array(chosen.choices)
-        return [problem.space.decisions[place].name for place in np.flatnonzero(changed[close].any(axis=0))]
-
-
-def design(problem: Problem, archs: Sequence[Architecture], *, shared: bool = False) -> np.ndarray:
-    """One row an architecture: 1 for each option that it names, if only in a part that is not connected."""
-    sizes = [len(decision) for decision in problem.space.relaxation]
-    starts = np.cumsum([0, *sizes[:-1]])
-    X = np.zeros((len(archs), sum(sizes)))
-    for row, arch in enumerate(archs):
-        for categorical, option in problem.space.active(arch):
-            X[row, starts[categorical] + option] = 1
-    return X @ sharing(problem.space.relaxation) if shared else X
-
-
-@lru_cache(maxsize=8)
-def sharing(decisions: tuple[Decision, ...]) -> np.ndarray:
-    """Columns of a design whose slopes are shared: of each option (OWN), each operation of a cell, each categorical.
-
-    So the slope of an option is its operation's, plus one of the place, plus a small one of its own.
-    """
-    options = [(place, (d.cell, d.options, option)) for place, d in enumerate(decisions) for option in d.options]
-    operations = sorted({operation for _, operation in options})
-    occurs = np.array([[operation == other for other in operations] for _, operation in options], float)
-    there = np.array([[place == other for other in range(len(decisions))] for place, _ in options], float)
-    return np.hstack([OWN * np.eye(len(options)), occurs, there])
+        return open_decisions(problem, chosen, self.sums, self._objective, shared=self.shared)
 
 
 def traces(space: GraphSpace, network: nn.Module, batch: Batch) -> Traces:
