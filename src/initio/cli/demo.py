@@ -9,6 +9,10 @@ from pathlib import Path
 from initio.cli.progress import watch
 from initio.runs.folder import new_folder
 
+REACHED = """\
+reached two such cells (seeds 0 and 1) have 95.98 and 96.01 % by a NAS-Bench-301 surrogate, about the best of 20,000
+        random cells; climbing on parameters gives 95.55. Nothing was trained: docs/results/training-free.md"""
+
 
 @dataclass(frozen=True)
 class DemoCommand:
@@ -28,3 +32,4 @@ class DemoCommand:
 
         folder = new_folder("darts", "votes", self.seed) if self.out is None else Path(self.out)
         watch(partial(search, "darts", "votes", "noise", seed=self.seed), folder)
+        print(REACHED)

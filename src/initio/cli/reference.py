@@ -15,7 +15,7 @@ Written by `make docs`.
 METHODS = """
 # The methods of `initio search`
 
-Each setting of a method is an option beside it: `initio search --method nasi-fit --steps 100`.
+Each setting of a method is an option beside it: `initio search --method votes --first 50`.
 """
 
 

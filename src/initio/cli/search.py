@@ -19,8 +19,8 @@ from initio.searches import SEARCHES
 class SearchCommand:
     """Chooses an architecture, without training or with a few short ones, and saves the run.
 
-    Without any argument: our variant of NASI in the darts space, from noise. Every setting of a method is an option
-    too, listed by `initio search --method NAME --help`. An option that a method has no use for is refused.
+    Without any argument: three metrics vote in the darts space, from noise. Every setting of a method is an option too,
+    listed by `initio search --method NAME --help`. An option that a method has no use for is refused.
 
     Args:
         space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.

@@ -54,7 +54,7 @@ class RankedPool:
     @property
     def best(self) -> Architecture:
         """The first."""
-        return self.table.architectures[self.ranking.order[0]]
+        return self.table.architectures[int(self.ranking.order[0])]
 
     def rows(self, top: int | None = None) -> list[RankedRow]:
         """The first ones, or all, best first."""
@@ -165,15 +165,22 @@ def _of_store(path: Path, space: str | None, where: Mapping[str, str] | None) ->
         if space is None and len(held) != 1:
             raise InputError(f"the store has scores of {', '.join(held) or 'nothing'}: say by --space which to rank")
         home = get_space(space or held[0])
-        kept = {group.metric for group in store.groups()}
-        names = [member.metric for member in MEMBERS if member.metric in kept]
-        if not names:
-            return _ranked(home, ScoreTable.of((), {}))
-        networks = read_table(store, home, where=where, metrics=names)
-        pool = _written(store, home, where) if "flops" in names else []
-        described = {home.canonical(arch) for arch in pool}
-        pool += [arch for arch in networks.architectures if arch not in described]
-        return _ranked(home, read_table(store, home, pool=pool, where=where, metrics=names))
+        return _ranked(home, scores_of_store(store, home, [member.metric for member in MEMBERS], where))
+
+
+def scores_of_store(
+    store: Store, space: Space, metrics: Iterable[str], where: Mapping[str, str] | None = None
+) -> ScoreTable:
+    """Those of these metrics that a store has: of all architectures whose costs it knows, and of all other networks."""
+    kept = {group.metric for group in store.groups()}
+    names = [name for name in metrics if name in kept]
+    if not names:
+        return ScoreTable.of((), {})
+    networks = read_table(store, space, where=where, metrics=names)
+    pool = _written(store, space, where) if "flops" in names else []
+    described = {space.canonical(arch) for arch in pool}
+    pool += [arch for arch in networks.architectures if arch not in described]
+    return read_table(store, space, pool=pool, where=where, metrics=names)
 
 
 def _written(store: Store, space: Space, where: Mapping[str, str] | None) -> list[Architecture]:

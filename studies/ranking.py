@@ -1,0 +1,129 @@
+"""How well metrics, and the training-free ranking, order architectures: Spearman and Kendall, beside published numbers.
+
+python -m studies.ranking --data ../shared/data
+
+"data" is a batch of CIFAR-10, "noise" standard normal noise; networks are those that searches score with. Where a store
+that was named, or one that comes with Initio, has the ranking's members on data, all that it holds is taken. Everything
+else is a sample of --sample architectures a space, measured into --out, one architecture after the other: a command
+that was killed goes on where it was. `--sample 0` measures nothing and prints what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from initio.analysis.correlation import agreement
+from initio.analysis.ranking import MEMBERS, rank
+from initio.errors import InputError
+from initio.metrics import Options, get_metric
+from initio.runs.rank import scores_of_store
+from initio.runs.search import make_problem
+from initio.scores.pool import ScoringJob, pool_table, sample, score_pool
+from initio.scores.store import Store, find_store
+from initio.scores.table import ScoreTable
+from initio.searches.methods.votes import CHOOSERS
+from initio.spaces import get_space
+from studies.training_free import SPACES, table_of
+
+METRICS = (
+    "grad_norm", "snip", "grasp", "nasi", "fisher", "zico", "trace", "kappa", "lambda_min", "lambda_relative", "eigen",
+    "knas", "synflow", "naswot", "jacob_cov", "near", "meco", "expressivity", "progressivity", "trainability", "params",
+    "flops", "layers",
+)  # fmt: skip
+SEED = 0
+PUBLISHED = """
+Published, Spearman (Kendall): on nb201, CIFAR-10 / CIFAR-100 / ImageNet16-120
+
+| | nb201 | nb101 |
+|---|---|---|
+| AZ-NAS | .913 (.741) / .900 (.723) / .886 (.710) | .42 |
+| VKDNW_agg, another subset | .919 (.750) / (.753) / (.743) | |
+| ZiCo | .784 (.589) / (.620) / (.614) | .65 |
+| MeCo | .89 | |
+| SWAP | .810 (.634) / (.649) / (.610) | .44 |
+| APD, searched on accuracies of nb201 | .832 (.635) / (.654) / (.633) | .73 |
+| InTrain | (.669) / (.671) / (.675) | .75 |
+"""
+
+
+def shipped(space: str, stores: Sequence[Path]) -> ScoreTable | None:
+    """All scores of a store on data that has the members; None if there is none."""
+    for path in [*stores, space]:
+        try:
+            with Store(find_store(str(path)), read_only=True) as store:
+                table = scores_of_store(store, get_space(space), metrics=METRICS)
+        except InputError:
+            continue
+        measured = [member.metric for member in MEMBERS if member.metric in table.metrics]
+        if len(measured) == len(MEMBERS):
+            return table
+    return None
+
+
+def measured(space: str, mode: str, count: int, data: Path, out: Path) -> ScoreTable:
+    """A sample's scores, those that are missing measured now."""
+    source = {"noise": "noise", "data": str(data / "cifar10_sub10k.npz")}[mode]
+    problem = make_problem(space, source)
+    job = ScoringJob(problem.space, problem.batch(SEED), METRICS, problem.network, Options(), SEED)
+    pool = [arch for arch in sample(problem.space, count, SEED) if problem.space.connected(arch)]
+    with Store(out / f"ranking-{space}.db") as store:
+        for done, arch in enumerate(pool, start=1):
+            score_pool(job, [arch], store)
+            if done % 50 == 0:
+                print(f"{space}, {mode}: {done} of {len(pool)}", file=sys.stderr, flush=True)
+        return pool_table(job, pool, store)
+
+
+def rows(table: ScoreTable, accuracies: np.ndarray) -> Iterator[tuple[str, list[str]]]:
+    """Each metric and the two aggregates, and how they agree with each column of accuracies."""
+    columns = {name: table.each(name) for name in table.metrics}
+    aggregates = {"**the ranking**": rank(columns), "log-ranks of `votes`": rank(columns, CHOOSERS)}
+    for name in METRICS:
+        if name in columns and (~np.isnan(table[name])).sum() > 1:
+            yield f"{name} {'↑↓'[not get_metric(name).higher_is_better]}", _told(table[name], accuracies)
+    for name, found in aggregates.items():
+        yield f"{name} ({len(found.members)} members)", _told(found.values, accuracies)
+
+
+def _told(values: np.ndarray, accuracies: np.ndarray) -> list[str]:
+    found = [agreement(values, target) for target in accuracies.T]
+    return ["none" if a.spearman is None else f"{a.spearman:.3f} ({a.kendall:.3f})" for a in found]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--spaces", nargs="+", default=list(SPACES), choices=SPACES)
+    parser.add_argument("--modes", nargs="+", default=["data", "noise"], choices=("data", "noise"))
+    parser.add_argument("--sample", type=int, default=150, help="architectures that are measured; 0 measures nothing")
+    parser.add_argument("--stores", nargs="*", type=Path, default=[], help="scores on data that are there already")
+    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the stores that are filled")
+    options = parser.parse_args(words)
+    options.out.mkdir(parents=True, exist_ok=True)
+    print("Spearman (Kendall) with the table's accuracy; arrows are the papers' directions")
+    for space in options.spaces:
+        table = table_of(space, options.data)
+        sign = -1 if table.columns == ("test error",) else 1
+        for mode in options.modes:
+            scores = shipped(space, options.stores) if mode == "data" else None
+            if scores is None and options.sample:
+                scores = measured(space, mode, options.sample, options.data, options.out)
+            if scores is None:
+                print(f"\n{space}, {mode}: no scores, left out with --sample 0")
+                continue
+            accuracies = sign * np.array([table.report(arch) for arch in scores.architectures])
+            names = [name for name in table.columns if name != "percentile"]
+            print(f"\n## {space}, {mode}, {len(scores):,} architectures\n\n| | {' | '.join(names)} |")
+            print("|---" * (len(names) + 1) + "|")
+            for name, cells in rows(scores, accuracies[:, : len(names)]):
+                print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    print(PUBLISHED)
+
+
+if __name__ == "__main__":
+    main()
