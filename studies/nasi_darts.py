@@ -55,8 +55,8 @@ def main() -> None:
         folder = options.out / f"nasi-darts-seed{seed}-{digest(default)}"
         arch = search("darts", "nasi-fit", seed=seed, folder=folder, resume=True).best
         found.append(reached(arch))
-        shapes = " | ".join(map(str, shapes(DARTS, arch).values()))
-        print("| {} | {} | {:.2f}M | {:.2f} | {:.0f} |".format(seed, shapes, size(arch) / 1e6, *found[-1]), flush=True)
+        cells = " | ".join(map(str, shapes(DARTS, arch).values()))
+        print("| {} | {} | {:.2f}M | {:.2f} | {:.0f} |".format(seed, cells, size(arch) / 1e6, *found[-1]), flush=True)
         if options.pictures:
             shutil.copyfile(folder / "cell.svg", options.pictures / f"nasi-darts-seed{seed}.svg")
     most = [reached(by_parameters("darts", options.data, seed, default.steps)) for seed in seeds]

@@ -220,7 +220,7 @@ class Space(ABC):
             yield Architecture(self.name, options), math.prod(counts)
 
     def _ways(self, decision: Decision) -> list[tuple[int, int]]:
-        """The first of the options that connect alike, and their number; in another cell than the first all are alike."""
+        """The first of the options that connect alike, and their number; in other cells than the first, all do."""
         options = range(len(decision))
         if decision.cell != self.decisions[0].cell:
             return [(0, len(decision))]
