@@ -5,7 +5,7 @@
    from its reverse, as far as the trainings speak for each. The weights of the metrics, the kernel and the noise are
    averaged by their evidence too.
 3. The first training is the best by the prior. Then the largest expected improvement is trained next, among the best by
-   the prior and by its reverse, some at random, and the neighbours of the best so far.
+   the prior, the worst, some at random, and the neighbours of the best so far.
 4. What is chosen so tells how good the choices are, not how good the pool is: only trainings drawn by chance do. The
    second and the third are, then the 7th, 15th, 31st, ...; and while the best so far came by chance, every other one.
 
@@ -57,8 +57,8 @@ class Robust(QuerySearch):
     """Gaussian process on architectures with a prior from metrics, which it doubts.
 
     Args:
-        candidates: how many of the best by the prior are compared at each step, with half as many of the best by its
-            reverse, as many at random, and all that differ in one decision from one of the best trained so far.
+        candidates: how many of the best by the prior are compared at each step, with half as many of the worst, as
+            many at random, and all that differ in one decision from one of the best trained so far.
     """
 
     candidates: int = 400
@@ -132,10 +132,10 @@ class RankedPool:
         return [k for k in range(len(self)) if k not in trained]
 
     def candidates(self, count: int, rng: Random) -> list[int]:
-        """The best by the prior, best first; half as many by its reverse, and as many of all. Ties are at random."""
-        order = rng.sample(range(len(self)), len(self))
-        ends = [sorted(order, key=end.__getitem__, reverse=True) for end in (self.prior.mean, self.prior.reverse)]
-        return list(dict.fromkeys([*ends[0][:count], *ends[1][: count // 2], *order[: count // 2]]))
+        """The best by the prior, best first; half as many of the worst, and as many of all. Ties are at random."""
+        all_of_them = rng.sample(range(len(self)), len(self))
+        order = sorted(all_of_them, key=self.prior.mean.__getitem__, reverse=True)
+        return list(dict.fromkeys([*order[:count], *order[-(count // 2) :], *all_of_them[: count // 2]]))
 
     def neighbours(self, centres: Sequence[int], rng: Random) -> list[int]:
         """The architectures of the pool that differ from a centre in one decision, at most AROUND of each."""
@@ -192,7 +192,7 @@ class Learner:
         """What is known of them."""
         prior = self.pool.prior
         index = np.array(numbers, dtype=np.intp)
-        return Points(prior.mean[index], prior.reverse[index], prior.columns[index], self.pool.classes(numbers))
+        return Points(prior.mean[index], prior.columns[index], self.pool.classes(numbers))
 
     def learn(self, seen: Sequence[int], y: np.ndarray) -> Posterior:
         """The posterior; from a certain number of observations on only by models that were not hopeless then."""

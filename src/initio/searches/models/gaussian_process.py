@@ -3,12 +3,11 @@
     y = μ + b m(x) + z(x)ᵀδ + f(x) + ε,   f ~ GP(0, k),   k = exp(−d/ℓ),   δ ~ N(0, t² I),   μ free,
 
 m is the prior mean, z the metrics, d a mixture of distances. The slope b has three values, each a hypothesis: metrics
-say what is good (b > 0), nothing (0), or what is bad (b < 0; then m is the same order read from its other end,
-`reverse`). Of the variance of ε, half is shared by architectures of one class (the same graph), half is each training's
-own. Every combination of the mixture, ℓ, b, t and the noise in a small grid is one model; its weight is the belief in
-its hypothesis times its evidence (the marginal likelihood, with the scale of everything and μ integrated out), and
-predictions are averages over models. With ten observations no single setting is certain, and an average cannot be far
-off where the best guess can.
+say what is good (b > 0), nothing (0), or what is bad (b < 0). Of the variance of ε, half is shared by architectures of
+one class (the same graph), half is each training's own. Every combination of the mixture, ℓ, b, t and the noise in a
+small grid is one model; its weight is the belief in its hypothesis times its evidence (the marginal likelihood, with
+the scale of everything and μ integrated out), and predictions are averages over models. With ten observations no single
+setting is certain, and an average cannot be far off where the best guess can.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from scipy.stats import norm, rankdata
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0)  # ℓ, in units of the mean distance of two candidates
 NOISES = (0.05, 0.3)  # variance of ε beside k(x, x) = 1
-SLOPES = {0.3: 1 / 2, 0.0: 1 / 3, -0.3: 1 / 6}  # b, for observations and m of variance 1, and the belief in it
+SLOPES = {0.5: 1 / 2, 0.0: 1 / 3, -0.5: 1 / 6}  # b, for observations and m of variance 1, and the belief in it
 TRUSTS = (0.0, 0.5, 1.0, 2.0)  # t: 0 keeps the weights of the metrics as they are
 FLAT = 100.0  # prior variance of μ
 LIGHT = 0.03  # models of less weight, beside the heaviest, are left out of predictions
@@ -38,18 +37,12 @@ class Model:
     slope: float
     trust: float
 
-    def line(self, points: Points) -> np.ndarray:
-        """b m."""
-        line: np.ndarray = abs(self.slope) * np.where(self.slope < 0, points.reverse, points.mean)
-        return line
-
 
 @dataclass(frozen=True, eq=False)
 class Points:
     """What is known of some architectures before they are trained."""
 
     mean: np.ndarray  # (n,) m
-    reverse: np.ndarray  # (n,) m where metrics say what is bad
     columns: np.ndarray  # (n, J) z
     classes: np.ndarray  # (n,) equal for isomorphic ones
 
@@ -96,7 +89,7 @@ class Posterior:
             K = kernels[model.mixture, model.length] + model.noise / 2 * same
             if model.trust:
                 K = K + model.trust**2 * linear
-            mu = model.line(new) + K @ solved
+            mu = model.slope * new.mean + K @ solved
             total = 1.0 + FLAT + model.trust**2 * own + model.noise
             variance = scale * np.maximum(total - np.einsum("ij,ij->i", K @ inverse, K), 1e-9)
             mean += weight * mu
@@ -117,7 +110,7 @@ def fit(models: tuple[Model, ...], points: Points, D: np.ndarray, y: np.ndarray)
     C = np.stack(
         [kernels[x.mixture, x.length] + FLAT + x.trust**2 * linear + x.noise / 2 * (same + np.eye(n)) for x in models]
     )
-    residual = y[None, :] - np.stack([x.line(points) for x in models])
+    residual = y[None, :] - np.array([x.slope for x in models])[:, None] * points.mean[None, :]
     L = np.linalg.cholesky(C)
     log_det = 2 * np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
     inverse = np.linalg.inv(C)

@@ -1,7 +1,8 @@
 """What metrics say before anything is trained: one column a metric, and one that speaks for them all.
 
-**Ranks.** A metric counts by its rank alone: z = −log(rank / (n + 1)), rank 1 for the best, standardised. So no scale
-is needed, and the very top of one metric is worth more than being slightly above the middle in all.
+**Ranks.** A metric counts by its rank alone, as a quantile of the normal distribution: z = Φ⁻¹(rank / (n + 1)), rank n
+for the best. Trainings are described in the same way (`gaussian_process.py`), so that a metric of rank correlation ρ is
+a line of slope ρ, whichever end of it is the good one.
 
 **Smoothing.** A metric is measured with one initialisation on one batch; another draw gives another value. But
 architectures that differ in one decision should have similar values, so each column is regressed on the decisions
@@ -19,9 +20,6 @@ C the correlations of the columns, Λ the variance of what noise is left in them
 a metric: 1 for one that is known. A metric that nobody knows, or that contradicts the others, is believed as far as it
 agrees with the rest, so that a column with the wrong sign is turned around and a random one is ignored.
 
-**The other end.** Should metrics turn out to say what is bad, the best are those that they rank last, and among these
-the logarithm leaves no difference. So everything is done twice, with ranks from either end: `mean` and `reverse`.
-
 **Architectures without scores**, in the pool or met later, have what the smoothing predicts.
 """
 
@@ -31,6 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.stats import norm
 
 from initio.analysis.ranking import log_ranks
 
@@ -49,31 +48,28 @@ class Prior:
 
     Args:
         mean: (n,) what metrics say is good, standardised; larger is better. Zero where nothing is known.
-        reverse: (n,) the same if they say what is bad.
         columns: (n, J) the metrics in coordinates that do not correlate, of variance 1/J: what weights may change.
         extension: what the decisions say of others; None where they say nothing.
     """
 
     mean: np.ndarray
-    reverse: np.ndarray
     columns: np.ndarray
     extension: Extension | None = field(default=None, repr=False)
 
     @classmethod
     def flat(cls, n: int) -> Prior:
         """Nothing is known of anyone."""
-        return cls(np.zeros(n), np.zeros(n), np.zeros((n, 0)))
+        return cls(np.zeros(n), np.zeros((n, 0)))
 
     def grown(self, features: np.ndarray) -> Prior:
         """With more architectures, of these rows of features."""
         J = self.columns.shape[1]
-        more = np.zeros((len(features), 2 + J))
+        more = np.zeros((len(features), 1 + J))
         if self.extension is not None:
             more = self.extension(features)
         return Prior(
             np.concatenate([self.mean, more[:, 0]]),
-            np.concatenate([self.reverse, more[:, 1]]),
-            np.concatenate([self.columns, more[:, 2:]]),
+            np.concatenate([self.columns, more[:, 1:]]),
             self.extension,
         )
 
@@ -85,43 +81,42 @@ def combine(
 
     Where there is a ranking already, it is the mean.
     """
-    J, n = len(values), len(features)
-    columns = [log_rank(end * column, signs.get(name, 1)) for end in (1, -1) for name, column in values.items()]
-    usable = [j for j in range(J) if columns[j] is not None]
+    n = len(features)
+    usable = {name: z for name, given in values.items() if (z := quantiles(given, signs.get(name, 1))) is not None}
     if not usable:
         return Prior.flat(n)
-    known = np.array([name in signs for name in values])[usable]
-    ends = [] if ranking is None else [log_rank(ranking, 1), log_rank(ranking, -1)]
+    columns, J = list(usable.values()), len(usable)
+    if ranking is not None and (z := quantiles(ranking, 1)) is not None:
+        columns.append(z)
     kernel = Landmarks.of(features)
     B = kernel(features)
-    Z, left = smoothed(np.column_stack([z for z in (*columns, *ends) if z is not None]), B)
-    J = len(usable)
-    if Z.shape[1] > 2 * J:
-        mean, reverse = Z[:, 2 * J :].T
-    else:
-        mean, reverse = (agreed(Z[:, k : k + J], left[k : k + J], known) for k in (0, J))
-    eigenvalues, U = np.linalg.eigh(Z[:, :J].T @ Z[:, :J] / n + np.diag(FLOOR + left[:J]))
-    turned = Z[:, :J] @ (U / np.sqrt(eigenvalues * J))
-    return Prior(mean, reverse, turned, Extension.of(kernel, B, np.column_stack([mean, reverse, turned])))
+    smooth, left = smoothed(np.column_stack(columns), B)
+    Z, noise = smooth[:, :J], FLOOR + left[:J]
+    mean = smooth[:, -1]
+    if len(columns) == J:
+        mean = agreed(Z, noise, np.array([name in signs for name in usable]))
+    eigenvalues, U = np.linalg.eigh(Z.T @ Z / n + np.diag(noise))
+    turned = Z @ (U / np.sqrt(eigenvalues * J))
+    return Prior(mean, turned, Extension.of(kernel, B, np.column_stack([mean, turned])))
 
 
-def agreed(Z: np.ndarray, left: np.ndarray, known: np.ndarray) -> np.ndarray:
+def agreed(Z: np.ndarray, noise: np.ndarray, known: np.ndarray) -> np.ndarray:
     """The combination of the columns by generalised least squares, standardised."""
     C = Z.T @ Z / len(Z)
     e = validity(C, known)
     doubt = 1 / np.maximum(e**2, 1e-6) - 1
-    return standardised(Z @ np.linalg.solve(C + np.diag(FLOOR + left + doubt), np.sign(e)))
+    return standardised(Z @ np.linalg.solve(C + np.diag(noise + doubt), np.sign(e)))
 
 
-def log_rank(values: np.ndarray, sign: int) -> np.ndarray | None:
-    """−log(rank / (n + 1)) standardised, NaN where there is no value; None for a column that says nothing.
+def quantiles(values: np.ndarray, sign: int) -> np.ndarray | None:
+    """Φ⁻¹(rank / (n + 1)) standardised, NaN where there is no value; None for a column that says nothing.
 
-    >>> log_rank(np.array([1.0, 3.0, np.nan, 2.0]), 1).round(2)
-    array([-1.11,  1.32,   nan, -0.21])
-    >>> log_rank(np.array([2.0, 2.0, 2.0]), 1) is None
+    >>> quantiles(np.array([1.0, 3.0, np.nan, 2.0]), 1).round(2)
+    array([-1.22,  1.22,   nan,  0.  ])
+    >>> quantiles(np.array([2.0, 2.0, 2.0]), 1) is None
     True
     """
-    out = -log_ranks(-sign * values)
+    out: np.ndarray = norm.ppf(np.exp(log_ranks(sign * values)))
     defined = ~np.isnan(out)
     if len(np.unique(out[defined])) < 2:
         return None
