@@ -1,11 +1,11 @@
-"""Variants of a cell [Understanding A.2, B.5]: other connections, other operations, or the widest wiring of the same ones.
+"""Variants of a cell [Understanding A.2, B.5]: other connections, other operations, or the widest wiring.
 
     connections  every edge's source is drawn anew among the earlier nodes; the order of nodes and their operations stay
     operations   every operation is drawn anew; the connections stay
     adapted      the widest and shallowest cell with the same operations: every node reads the cell's inputs alone
 
-Random variants change the first cell, which a network repeats most; adapted ones change every cell, as the paper's do. A
-darts cell stays in darts, so a node's two sources differ; other genotypes may read the same node twice, as the paper's may.
+Random variants change the first cell, which a network repeats most; adapted ones change every cell, as the paper's do.
+A darts cell stays in darts, so a node's two sources differ; another genotype may read the same node twice.
 """
 
 from __future__ import annotations
