@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from initio.runs.models import TrainedModel as TrainedModel
     from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
+    from initio.runs.pages import write_report as write_report
     from initio.runs.search import search as search
     from initio.runs.train import train as train
     from initio.scores.model import score as score
@@ -70,6 +71,7 @@ _HOME = {  # public name -> module and name there
     "optimise": "initio.runs.optimise:optimise",
     "search": "initio.runs.search:search",
     "train": "initio.runs.train:train",
+    "write_report": "initio.runs.pages:write_report",
     "TrainedModel": "initio.runs.models:TrainedModel",
     "load_model": "initio.runs.models:load_model",
     "Search": "initio.searches:Search",
