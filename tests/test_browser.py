@@ -1,5 +1,7 @@
 """Reports in a real browser: Debian's chromium, driven by playwright. Where either is missing, the reason is said."""
 
+import csv
+import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +41,8 @@ class Reader:
 
     def __init__(self, browser, path: Path, **window) -> None:
         self.page = browser.new_context(**window).new_page()
+        self.inspector = self.page.context.new_cdp_session(self.page)
+        self.inspector.send("Performance.enable", {"timeDomain": "threadTicks"})
         self.complaints: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -48,7 +52,9 @@ class Reader:
         self.page.wait_for_selector(READY)
 
     def seconds(self) -> float:
-        return int(self.page.locator("html").get_attribute("data-ready")) / 1000
+        """The work of the page's thread until it was ready; a clock would count what else the machine does."""
+        metrics = self.inspector.send("Performance.getMetrics")["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
     def dots(self) -> dict[str, float]:
         """Where the chart of points is, scrolled into view."""
@@ -58,8 +64,8 @@ class Reader:
 
     def ink(self, selector: str) -> int:
         """Pixels of a canvas that something was drawn on."""
-        count = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter((v, i) => i % 4 == 3 && v).length"
-        return self.page.locator(selector).first.evaluate(count)
+        pixels = "c.getContext('2d').getImageData(0, 0, c.width, c.height).data"
+        return self.page.locator(selector).first.evaluate(f"c => {pixels}.filter((v, i) => i % 4 == 3 && v).length")
 
     def check(self) -> None:
         assert self.complaints == []
@@ -85,12 +91,11 @@ def run(tmp_path_factory) -> Path:
 
 def test_the_scores_of_nb201_are_small_and_quick(browser, scores):
     assert scores.stat().st_size < MOST_BYTES
-    readers = [Reader(browser, scores) for _ in range(3)]
-    assert min(reader.seconds() for reader in readers) < MOST_SECONDS  # the machine may be busy with other things
-    for reader in readers:
-        reader.check()
-    assert readers[0].page.locator(".points .count").inner_text().endswith(" of 15,625")
-    assert readers[0].ink(".points canvas") > 10_000
+    reader = Reader(browser, scores)
+    assert 0 < reader.seconds() < MOST_SECONDS
+    assert reader.page.locator(".points .count").inner_text().endswith(" of 15,625")
+    assert reader.ink(".points canvas") > 10_000
+    reader.check()
 
 
 def test_hovering_shows_a_cell_and_a_click_keeps_it(browser, scores):
@@ -153,9 +158,6 @@ def test_the_downloaded_table_has_every_value(browser, run):
 
 
 def test_fields_with_commas_quotes_and_lines_come_through(browser, tmp_path):
-    import csv
-    import io
-
     texts = ["a,b", 'say "x"', "two\nlines", "", "=1+1"]
     table = DataTable("t.csv", {"text": texts, "n": [1.5, None, 2, 0.1, 1e-30]})
     Page("t", "s", [Part("", [Section("s", [table])])]).write(tmp_path / "t.html")

@@ -137,8 +137,13 @@
       /** @type {Scale} */ this.x = { low: 0, high: 1, log: false };
       /** @type {Scale} */ this.y = { low: 0, high: 1, log: false };
       this.titles = { x: "", y: "" };
-      new ResizeObserver(() => this.redraw()).observe(this.box);
+      this.drawn = ""; // the size that was drawn last
+      new ResizeObserver(() => this.size !== this.drawn && this.redraw()).observe(this.box);
       matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    }
+
+    get size() {
+      return `${this.box.clientWidth} x ${this.box.clientHeight} at ${window.devicePixelRatio}`;
     }
 
     /** @returns {Frame} */
@@ -160,6 +165,7 @@
     }
 
     redraw() {
+      this.drawn = this.size;
       const pen = this.clear(this.lower);
       this.drawAxes(pen);
       this.drawData(pen);
