@@ -21,7 +21,6 @@ from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.report import Cell, is_drawable
 from initio.report.page import (
-    Block,
     CellPictures,
     Column,
     DataTable,
@@ -29,6 +28,7 @@ from initio.report.page import (
     LineChart,
     Listing,
     Page,
+    PageBlock,
     Part,
     PointChart,
     Prose,
@@ -189,7 +189,7 @@ def _published(table: Table, architectures: Sequence[Architecture]) -> dict[str,
 
 def cells_section(subject: Subject) -> Section | None:
     """The chosen cells, with their notation."""
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     for number, arch in enumerate(subject.chosen, start=1):
         title = f"Member {number}" * (len(subject.chosen) > 1)
         if cells := subject.cells(arch):
@@ -212,7 +212,7 @@ def progress_section(subject: Subject) -> Section | None:
     return _section("The search", [block for block in blocks if block is not None])
 
 
-def _steps_chart(subject: Subject, kind: str, steps: Sequence[SearchStep]) -> Block | None:
+def _steps_chart(subject: Subject, kind: str, steps: Sequence[SearchStep]) -> PageBlock | None:
     """Points for steps of an architecture, a table for others."""
     names = [item.name for item in fields(steps[0]) if _told(item.name, steps)]
     values = {name: [getattr(step, name) for step in steps] for name in names}
@@ -299,7 +299,7 @@ def _trained_values(subject: Subject, archs: Sequence[Architecture]) -> dict[str
     return {"trained accuracy": [values.get(_same(subject, arch)) for arch in archs]}
 
 
-def _rankings(subject: Subject) -> list[Block]:
+def _rankings(subject: Subject) -> list[PageBlock]:
     """How each metric ranks the published accuracies."""
     if subject.scores is None or not subject.published:
         return []
@@ -325,7 +325,7 @@ def cost_section(subject: Subject) -> Section | None:
     return _section("What it cost", [*best_so_far({"best so far": subject}), *work({"work": subject})])
 
 
-def best_so_far(subjects: Mapping[str, Subject]) -> list[Block]:
+def best_so_far(subjects: Mapping[str, Subject]) -> list[PageBlock]:
     """The best validation accuracy against the seconds of its trainings, for searches that train."""
     lines: dict[str, tuple[Column, Column]] = {}
     for name, subject in subjects.items():
@@ -343,7 +343,7 @@ def _strength(step: Trained) -> tuple[float, float]:
     return step.strength
 
 
-def work(subjects: Mapping[str, Subject]) -> list[Block]:
+def work(subjects: Mapping[str, Subject]) -> list[PageBlock]:
     """Seconds of work after each step, where a run kept its clock."""
     lines: dict[str, tuple[Column, Column]] = {
         name: (range(1, len(subject.clock) + 1), list(subject.clock))
@@ -361,18 +361,18 @@ def training_section(subject: Subject) -> Section | None:
     """The curves of a training, and what came out."""
     if subject.model is None:
         return None
-    blocks: list[Block] = [FactList(subject.model.told())]
+    blocks: list[PageBlock] = [FactList(subject.model.told())]
     return Section("The training", [*blocks, *training_curves({"": subject}), _epochs(subject.model)])
 
 
-def training_curves(subjects: Mapping[str, Subject]) -> list[Block]:
+def training_curves(subjects: Mapping[str, Subject]) -> list[PageBlock]:
     """Loss, accuracy and learning rate by epoch."""
     panels = {
         "Loss": {"training": "loss", "validation": "validation_loss"},
         "Accuracy, %": {"training": "accuracy", "validation": "validation"},
         "Learning rate": {"learning rate": "lr"},
     }
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     for title, names in panels.items():
         lines: dict[str, tuple[Column, Column]] = {}
         for owner, subject in subjects.items():
@@ -393,7 +393,7 @@ def _epochs(model: TrainedModel) -> DataTable:
 
 def settings_section(subject: Subject) -> Section | None:
     """All that is needed to do it again."""
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     if subject.plan is not None:
         blocks += [Listing(subject.plan.command()), _facts(subject.plan.settings, subject.plan.versions)]
     elif subject.result is not None:
@@ -422,7 +422,7 @@ def _facts(*groups: Mapping[str, object]) -> FactList:
     return FactList({name: str(value) for group in groups for name, value in group.items()})
 
 
-def _section(title: str, blocks: Sequence[Block]) -> Section | None:
+def _section(title: str, blocks: Sequence[PageBlock]) -> Section | None:
     return Section(title, blocks) if blocks else None
 
 

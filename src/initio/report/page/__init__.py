@@ -38,7 +38,7 @@ Column = Sequence[Value]
 
 
 @dataclass(frozen=True)
-class Block:
+class PageBlock:
     """A piece of a section; its template is the one that has its class's name in small letters."""
 
     @property
@@ -52,14 +52,14 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Prose(Block):
+class Prose(PageBlock):
     """A sentence or two."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class FactList(Block):
+class FactList(PageBlock):
     """Names and what is to say about them."""
 
     facts: Mapping[str, str]
@@ -71,14 +71,14 @@ class FactList(Block):
 
 
 @dataclass(frozen=True)
-class Listing(Block):
+class Listing(PageBlock):
     """Text as it is typed."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class CellPictures(Block):
+class CellPictures(PageBlock):
     """Cells, drawn as for paper."""
 
     cells: Sequence[Cell]
@@ -92,7 +92,7 @@ class CellPictures(Block):
 
 
 @dataclass(frozen=True)
-class DataTable(Block):
+class DataTable(PageBlock):
     """A table whose first rows are shown, and all of which can be downloaded as `file`."""
 
     file: str
@@ -121,7 +121,7 @@ class DataTable(Block):
 
 
 @dataclass(frozen=True)
-class LineChart(Block):
+class LineChart(PageBlock):
     """Lines over one axis: for each its name, x and y."""
 
     title: str
@@ -137,7 +137,7 @@ class LineChart(Block):
 
 
 @dataclass(frozen=True)
-class PointChart(Block):
+class PointChart(PageBlock):
     """One point for each architecture, with columns of numbers that can be chosen as axes.
 
     Args:
@@ -192,7 +192,7 @@ class Section:
     """A heading and what stands below it."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[PageBlock]
 
 
 @dataclass(frozen=True)
