@@ -109,9 +109,13 @@ def scores_of(place: Path) -> Records:
         return []
 
 
-def count(store: Path) -> int:
-    """Of a store that is perhaps not made yet."""
-    return len(scores_of(store.parent))
+def count(path: Path) -> int:
+    """The scores of a store that is perhaps not made yet."""
+    try:
+        with Store(path, read_only=True) as store:
+            return len(store)
+    except ValueError:
+        return 0
 
 
 def command(store: Path, sample: int, workers: int, options: Sequence[str] = SMALL) -> list[str]:

@@ -610,19 +610,21 @@ def names_of_data() -> list[bytes]:
 
 # --- the list ---------------------------------------------------------------------------------------------------------
 
+SHARES = {"nb1shot1-s1": 1, "nb1shot1-s2": 1, "nb1shot1-s3": 1, "mlp": 2}  # the slower ones
+
 READERS: dict[str, Reader] = {
-    **{f"text {name}": Reader(partial(texts, name), read_text_of, of_text, 3) for name in SPACES},
+    **{f"text {name}": Reader(partial(texts, name), read_text_of, of_text, SHARES.get(name, 6)) for name in SPACES},
     "text published": Reader(published, read_text_of, of_text, 3),
     "text list": Reader(lists, in_file("list.txt", read_list), of_text, 2),
-    "json records": Reader(lambda: [to_json(record).encode() for record in RECORDS], read_record, of_json, 8),
+    "json records": Reader(lambda: [to_json(record).encode() for record in RECORDS], read_record, of_json, 12),
     "json answer": Reader(answers, in_file("a.json", lambda path: read_answer(path, '{"seed": 0}')), of_json, 2),
     **{
         f"run {name}": Reader(partial(run_file, name), partial(resume, name), damage, share)
         for name, damage, share in (
             ("run.json", of_json, 1),
-            ("steps.jsonl", of_lines, 1),
-            ("clock.jsonl", of_lines, 1),
-            ("latency.jsonl", of_lines, 1),
+            ("steps.jsonl", of_lines, 0.4),
+            ("clock.jsonl", of_lines, 0.2),
+            ("latency.jsonl", of_lines, 0.2),
         )
     },
     "run result.json": Reader(partial(run_file, "result.json"), show, of_json, 1),
@@ -635,11 +637,12 @@ READERS: dict[str, Reader] = {
             ("best.pt", of_bytes, 0.5),
         )
     },
-    "model resumed": Reader(partial(model_file, "train.json"), resume_training, of_json, 0.3),
+    "model resumed": Reader(partial(model_file, "train.json"), resume_training, of_json, 0.1),
     "checkpoint": Reader(
         small_checkpoint,
         in_file("c.pt", checkpoint),
         either(of_bytes, inside(lambda raw: raw[checkpoints.DIGEST :], summed, of_bytes)),
+        4,
     ),
     "store db": Reader(partial(store_file, "s.db"), in_file("s.db", read_store), of_database, 0.5),
     "store written": Reader(partial(store_file, "s.db"), in_file("s.db", add_to_store), of_database, 0.3),
@@ -652,7 +655,7 @@ READERS: dict[str, Reader] = {
     "table nb201": Reader(compact_nb201, in_file("t.npz", partial(read_benchmark, "nb201")), of_arrays),
     "table nb101": Reader(compact_nb101, in_file("t.npz", partial(read_benchmark, "nb101")), of_arrays),
     "table columns": Reader(compact_nb201, in_file("t.npz", read_compact), of_arrays),
-    "table nb301": Reader(lambda: [surrogate()[0]], partial(read_surrogate, 0), of_arrays, 0.5),
+    "table nb301": Reader(lambda: [surrogate()[0]], partial(read_surrogate, 0), of_arrays, 0.2),
     "table nb301 codes": Reader(lambda: [surrogate()[1]], partial(read_surrogate, 1), of_json, 0.5),
     "convert tfrecord": Reader(
         lambda: written_by(lambda path: benchmarks.tfrecord(path, benchmarks.cells101(2), (4, 108), 3)),

@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         what = f"use the file {error.filename!r}" if error.filename else "write the output"
         return _end(f"cannot {what}: {error.strerror or error}", 2)
+    except MemoryError:
+        return _end("there is not enough memory for what was asked, or for what a file holds", 2)
     except KeyboardInterrupt:
         return _end("interrupted", 130)
 
