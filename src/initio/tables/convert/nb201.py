@@ -162,7 +162,7 @@ def _mapping(value: Any) -> Any:
 
 def _read_bz2(path: Path) -> Any:
     try:
-        with io.BufferedReader(bz2.BZ2File(path), 1 << 20) as file:  # type: ignore[arg-type]
+        with io.BufferedReader(bz2.BZ2File(path), 1 << 20) as file:
             return read_plain(file, str(path))
     except (OSError, EOFError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
