@@ -28,6 +28,7 @@ from typing import Any, ClassVar, TypeVar
 from initio.errors import InputError
 from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
+from initio.runs.models import ModelFolder
 from initio.searches import name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
@@ -184,7 +185,10 @@ def load(folder: str | Path) -> SearchResult:
 
 
 def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
-    """What a user names: a notation, a published cell, a file with one of these, or a run; and the result of a run."""
+    """What a user names: a notation, a published cell, a file with one of these, a run or a trained network.
+
+    And the result of a run.
+    """
     path = Path(text)
     try:
         is_folder, is_file = text != "" and path.is_dir(), path.is_file()
@@ -192,6 +196,8 @@ def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
         is_folder = is_file = False
     if not (is_folder or is_file):
         return parse(text), None
+    if is_folder and ModelFolder(path).plan_path.is_file():
+        return ModelFolder(path).plan().architecture, None
     if is_folder:
         result = load(path)
         return result.best, result
