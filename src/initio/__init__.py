@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from initio.runs.models import TrainedModel as TrainedModel
     from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
+    from initio.runs.pages import write_report as write_report
     from initio.runs.search import search as search
     from initio.runs.train import train as train
     from initio.scores.model import score as score
@@ -74,6 +75,7 @@ _HOME = {  # public name -> module and name there
     "evaluate": "initio.runs.evaluate:evaluate",
     "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",
     "export": "initio.runs.export:export",
+    "write_report": "initio.runs.pages:write_report",
     "TrainedModel": "initio.runs.models:TrainedModel",
     "load_model": "initio.runs.models:load_model",
     "Search": "initio.searches:Search",

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "search": "choose an architecture, without training or with a few short ones",
     "train": "train a found or given architecture on your data, and keep the network",
     "evaluate": "measure a trained network on data that nobody has learned from",
+    "report": "write a page about runs, trained networks or scores",
     "bounds": "bound the smallest eigenvalue of an mlp's infinite-width kernel",
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
