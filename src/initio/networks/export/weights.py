@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
 import io
-import pickle
->>>>>>> main
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
