@@ -26,8 +26,9 @@ from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.files import add_line, locked, read_text, whole_lines, write_text
+from initio.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
+from initio.runs.models import ModelFolder
 from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
@@ -109,12 +110,7 @@ class RunFolder:
     def start(cls, folder: Path, plan: RunPlan) -> RunFolder:
         """A new run; an existing one is never overwritten."""
         run, text = cls(folder), to_json(plan, indent=2) + "\n"  # what is not JSON is refused before there is a folder
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{str(folder)!r} is a file: give another folder")
-        if folder.exists() and any(folder.iterdir()):
-            go_on = ", or resume the run that is in it" * run.plan_path.is_file()
-            raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
-        folder.mkdir(parents=True, exist_ok=True)
+        fresh_folder(folder, ", or resume the run that is in it" * run.plan_path.is_file())
         write_text(run.plan_path, text)
         return run
 
@@ -123,7 +119,9 @@ class RunFolder:
         """An existing run."""
         run = cls(folder)
         if not (run.plan_path.is_file() or run.result_path.is_file()):
-            raise InputError(f"{str(folder)!r} is not a run: it has neither run.json nor result.json")
+            raise InputError(
+                f"{str(folder)!r} is not a run: it has neither run.json nor result.json; start the search anew"
+            )
         return run
 
     def locked(self) -> AbstractContextManager[None]:
@@ -216,7 +214,10 @@ def load(folder: str | Path) -> SearchResult:
 
 
 def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
-    """What a user names: a notation, a published cell, a file with one of these, or a run; and the result of a run."""
+    """What a user names: a notation, a published cell, a file with one of these, a run or a trained network.
+
+    And the result of a run.
+    """
     path = Path(text)
     try:
         is_folder, is_file = text != "" and path.is_dir(), path.is_file()
@@ -224,6 +225,8 @@ def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
         is_folder = is_file = False
     if not (is_folder or is_file):
         return parse(text), None
+    if is_folder and ModelFolder(path).plan_path.is_file():
+        return ModelFolder(path).plan().architecture, None
     if is_folder:
         result = load(path)
         return result.best, result
