@@ -98,6 +98,7 @@ def train(
         tested,
         source,
         searched,
+        learned.scale,
         learned.mean,
         learned.std,
         learned.class_names,
