@@ -189,7 +189,7 @@ def test_bad_pictures_among_a_thousand(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_what_a_space_has_not_is_said(tmp_path: Path) -> None:
     notes = list[object]()
-    options = {"folder": tmp_path / "t", "tensorboard": False, "epochs": 1, "samples": 20, "batch_size": 8, "cutout": 2}
+    options = {"folder": tmp_path / "t", "tensorboard": False, "epochs": 1, "samples": 60, "batch_size": 8, "cutout": 2}
     initio.train(CELL, "digits", "cifar", channels=2, cells=1, on_event=notes.append, **options)
     assert "dropped paths and the auxiliary head are for darts cells: nb201 is trained without them" in notes
 
