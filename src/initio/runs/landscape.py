@@ -201,7 +201,7 @@ def _usable(made: TrainedModel) -> TrainedModel:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Solution:
     """The trained network, two directions, perhaps a second solution, and the inputs."""
 
     model: Any
@@ -213,7 +213,7 @@ class _Place:
 
 
 @lru_cache(maxsize=2)
-def _place(plan: LandscapePlan) -> _Place:
+def _solution(plan: LandscapePlan) -> _Solution:
     """Read from the folder once a process."""
     model = load_model(plan.trained).build("last")
     weights = weights_of(model)
@@ -225,12 +225,12 @@ def _place(plan: LandscapePlan) -> _Place:
     if tested is None or isinstance(learned, Noise):
         raise InputError("a landscape is measured on data with labels, as digits, a file or a folder")
     batch = tested.batch(min(plan.samples, len(tested)), plan.seed)
-    return _Place(model, weights, directions, other, torch.tensor(batch.x), torch.tensor(batch.y))
+    return _Solution(model, weights, directions, other, torch.tensor(batch.x), torch.tensor(batch.y))
 
 
 def surface_point(plan: LandscapePlan, at: tuple[float, float]) -> SurfacePoint:
     """s and g at one point of the grid, on one thread."""
-    place = _place(plan)
+    place = _solution(plan)
     with one_thread():
         there = moved(place.model, place.weights, *zip(at, place.directions, strict=True))
         return measure_point(there, place.x, place.y)
@@ -238,7 +238,7 @@ def surface_point(plan: LandscapePlan, at: tuple[float, float]) -> SurfacePoint:
 
 def line_point(plan: LandscapePlan, t: float) -> SurfacePoint:
     """The same at (1 − t) w + t w', between two solutions."""
-    place = _place(plan)
+    place = _solution(plan)
     assert place.other is not None
     with one_thread():
         there = moved(place.model, place.weights, (-t, place.weights), (t, place.other))
@@ -247,7 +247,7 @@ def line_point(plan: LandscapePlan, t: float) -> SurfacePoint:
 
 def center_curvature(plan: LandscapePlan, _: int) -> Curvature:
     """Of the Hessian at the trained network."""
-    place = _place(plan)
+    place = _solution(plan)
     with one_thread():
         return curvature(Hessian(place.model, place.x, place.y), steps=plan.steps, probes=plan.probes, seed=plan.seed)
 
