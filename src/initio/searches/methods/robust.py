@@ -97,7 +97,7 @@ def in_doubt(values: Mapping[int, float], by_chance: Collection[int]) -> bool:
     (False, True, False)
     """
     best = max(values, key=lambda k: values[k])
-    return best in by_chance and next(reversed(values)) not in by_chance  # type: ignore[call-overload]
+    return best in by_chance and next(reversed(values)) not in by_chance
 
 
 def most_promising(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
