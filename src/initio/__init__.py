@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from initio.runs.models import TrainedModel as TrainedModel
     from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
-    from initio.runs.rank import rank as rank
     from initio.runs.pages import write_report as write_report
+    from initio.runs.rank import rank as rank
     from initio.runs.search import search as search
     from initio.runs.train import train as train
     from initio.scores.model import score as score
