@@ -13,7 +13,7 @@ from initio.errors import InputError
 
 if TYPE_CHECKING:
     from initio.records import Architecture
-    from initio.runs.rank import RankedPool
+    from initio.runs.rank import RankedArchitectures
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class RankCommand:
         return read_architectures(Path(self.archs), get_space(self.what))
 
 
-def _facts(found: RankedPool, top: int) -> dict[str, object]:
+def _facts(found: RankedArchitectures, top: int) -> dict[str, object]:
     members = {m.metric: {"sign": m.sign, "reason": m.reason} for m in found.ranking.members}
     best = [asdict(row) for row in found.rows(top)]
     return {"space": found.space.name, "architectures": len(found.table), "members": members, "best": best}
 
 
-def _print(found: RankedPool, top: int) -> None:
+def _print(found: RankedArchitectures, top: int) -> None:
     """One line an architecture; under a member's name its own place."""
     from initio.analysis.ranking import MEMBERS
 

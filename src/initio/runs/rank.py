@@ -38,7 +38,7 @@ class RankedRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankedPool:
+class RankedArchitectures:
     """Architectures in the order of the training-free ranking: those of a table of scores.
 
     Args:
@@ -107,7 +107,7 @@ def rank(
     workers: int = 1,
     store: str | Path | None = None,
     on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
-) -> RankedPool:
+) -> RankedArchitectures:
     """Ranks architectures without training: `analysis/ranking.py` says by what.
 
     Args:
@@ -159,7 +159,7 @@ def rank(
         return _ranked(what, pool_table(job, pool, kept))
 
 
-def _of_store(path: Path, space: str | None, where: Mapping[str, str] | None) -> RankedPool:
+def _of_store(path: Path, space: str | None, where: Mapping[str, str] | None) -> RankedArchitectures:
     with Store(path, read_only=True) as store:
         held = sorted({group.space for group in store.groups() if not group.counted})
         if space is None and len(held) != 1:
@@ -189,9 +189,9 @@ def _written(store: Store, space: Space, where: Mapping[str, str] | None) -> lis
     return [arch for arch in counted.architectures if arch.space == space.name]
 
 
-def _ranked(space: Space, table: ScoreTable) -> RankedPool:
+def _ranked(space: Space, table: ScoreTable) -> RankedArchitectures:
     ranking = rank_table(table)
     if not ranking.members:
         names = ", ".join(member.metric for member in MEMBERS)
         raise InputError(f"nothing to rank by: of {names} none has scores that differ")
-    return RankedPool(space, table, ranking)
+    return RankedArchitectures(space, table, ranking)
