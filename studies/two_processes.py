@@ -1,7 +1,7 @@
 """Two processes of Lightning Fabric on the CPU train the network that one process trains: loss curves side by side.
 
-Without batch norm, two halves of a batch have the gradient of the whole, so the curves are equal up to rounding. With
-it, each process normalises by its own half, so they are close. Augmentation is off: processes draw their own.
+Without batch norm, two parts of a batch have the gradient of the whole, so the curves are equal up to rounding. With
+it, each process normalises by its own part, so they are close. Augmentation is off: processes draw their own.
 
 python -m studies.two_processes
 """

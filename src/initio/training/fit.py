@@ -156,7 +156,7 @@ class _Trainer:
         return TrainedEpoch(epoch + 1, trained, right, lr, seconds, waited / spent, loss_held_out, accuracy)
 
     def _update(self, x: Tensor, y: Tensor, share: float) -> tuple[float, Tensor]:
-        """One update; gradients are averaged over processes, so a process counts by its `share` of the batch times them."""
+        """One update; gradients are averaged over processes, so each is weighted: `share` is 1 if all have as much."""
         settings, machine = self.settings, self.machine
         with machine.arithmetic():
             outputs, auxiliary = self._outputs(self.wrapped, x)
