@@ -34,7 +34,8 @@ class SearchCommand:
         channels: width of the network that scores; by default a thin one.
         cells: its number of cells.
         pixels: its images' side.
-        max_params: upper limit on the parameters of the published network, as in 4M or 500k.
+        max_params: upper limit on the parameters of the network that will be built, as in 4M or 500k: the published
+            one, or where that is too large for most cells, one with less width and fewer cells.
         max_flops: upper limit on its FLOPs on images of 32x32.
         max_latency: upper limit on its measured time for one such image on one thread, as in 20ms or 0.5s. A time is
             noisy and belongs to this machine: the same seed may choose another architecture.
