@@ -124,7 +124,7 @@ def command(store: Path, sample: int, workers: int, options: Sequence[str] = SMA
 
 
 def score(place: Path) -> list[str]:
-    place.mkdir(exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     return command(place / "s.db", 30, 1)
 
 
@@ -397,9 +397,9 @@ def read_only(known: Undisturbed, place: Path, rng: Random) -> Tally:
     """The folder may not be written."""
     tally = Tally(tried=1)
     home = place.parent / f"{place.name}-home"
+    home.mkdir()
     argv = known.work.begin(home / "x")
-    before = sorted(home.rglob("*")) if home.is_dir() else []
-    home.mkdir(exist_ok=True)
+    before = sorted(home.rglob("*"))
     for path in (home / "x", home):
         if path.exists():
             path.chmod(0o555)

@@ -45,6 +45,7 @@ class SearchCommand:
         pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
+        json: print the result as JSON instead of a drawing.
     """
 
     space: str = "darts"
@@ -66,6 +67,7 @@ class SearchCommand:
     pool: int | None = None
     out: str | None = None
     resume: str | None = None
+    json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     FIRST: ClassVar[str] = "space"
@@ -84,9 +86,9 @@ class SearchCommand:
 
         folder = self._folder()
         if self.resume is None:
-            watch(partial(search, **self._asked()), folder)
+            watch(partial(search, **self._asked()), folder, json=self.json)
         else:
-            watch(resume_run, folder)
+            watch(resume_run, folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
@@ -97,7 +99,7 @@ class SearchCommand:
             "max_flops": amount("--max-flops", self.max_flops),
             "max_latency": seconds("--max-latency", self.max_latency),
         }
-        unasked = ("depth", "out", "resume", "settings", *limits)
+        unasked = ("depth", "out", "resume", "json", "settings", *limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
         if self.depth is not None:
             asked["space"] = f"mlp-{self.depth}"
@@ -105,7 +107,7 @@ class SearchCommand:
 
     def _folder(self) -> Path:
         if self.resume is not None:
-            plain = vars(SearchCommand(resume=self.resume, settings=self.settings))
+            plain = vars(SearchCommand(resume=self.resume, json=self.json, settings=self.settings))
             for name in [*(name for name, value in vars(self).items() if value != plain[name]), *self.settings]:
                 option = name.replace("_", "-")
                 raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")

@@ -180,9 +180,9 @@ class Problem:
         width, depth = self.space.size(self.target)
         smaller = self
         for share in np.arange(0.95, 0, -0.05):
-            size = {"channels": max(1, round(width * share)), "cells": max(LEAST_CELLS, round(depth * share))}
-            size["cells"] = min(depth, size["cells"])
-            smaller = replace(self, target=replace(self.target, **size))
+            cells = min(depth, max(LEAST_CELLS, round(depth * share)))
+            size = replace(self.target, channels=max(1, round(width * share)), cells=cells)
+            smaller = replace(self, target=size)
             if smaller._median_excess(drawn) <= 1:
                 break
         return smaller
