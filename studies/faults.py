@@ -33,6 +33,7 @@ import numpy as np
 
 from initio.cli import main as initio
 from initio.files import TEMPORARY
+from initio.scores.pool import sample
 from initio.scores.store import Store
 from initio.spaces import NB201
 
@@ -143,7 +144,7 @@ def bench(place: Path) -> list[str]:
     if not table.is_file():
         rng = np.random.default_rng(0)
         values = {name: rng.uniform(50, 90, 500) for name in ("val12_c10", "time200_c10", "test_c10_nb201")}
-        cells = [NB201.sample(Random(seed)).choices for seed in range(500)]
+        cells = [arch.choices for arch in sample(NB201, 500, seed=0)]
         np.savez(table, ops=np.array(cells, dtype=np.int8), **values)
     budget = ("--queries", "20", "--seeds", "8")
     return ["bench", str(table), "--search", "rea", *budget, "--out", str(place)]

@@ -87,7 +87,7 @@ def test_show_draws_and_describes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "avg_pool_3x3" in out
     assert CELL in out
     facts = json.loads(run(capsys, "show", "darts_v2", "--cost", "--json"))
-    assert facts["parameters"] == "3,349,342"
+    assert facts["parameters"] == 3_349_342
 
 
 def test_show_warns_of_a_disconnected_cell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,7 +242,7 @@ TINY_SCORE = ("score", "nb201", "--sample", "3", "--metrics", "params,flops")
 
 def test_json_of_scores_and_stores(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     store = str(tmp_path / "s.db")
-    found = json.loads(run(capsys, *TINY_SCORE, "--store", store, "--json"))
+    found = json.loads(run(capsys, *TINY_SCORE, "--store", store, "--json", "-q"))
     assert [(row["metric"], row["values"], row["undefined"]) for row in found["metrics"]] == [
         ("params", 3, {}),
         ("flops", 3, {}),
