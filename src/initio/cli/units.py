@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from initio.errors import InputError
 from initio.records import Settings, encode
@@ -146,6 +147,16 @@ def print_json(value: object) -> None:
     }
     """
     print(json.dumps(encode(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def page_file(name: str) -> Path:
+    """Where a page is written; an `InputError` before any work where it could not be."""
+    path = Path(name)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a page is an .html file, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"the folder of {name!r} does not exist")
+    return path
 
 
 def number(value: float | None, digits: int = 3) -> str:
