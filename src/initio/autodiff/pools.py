@@ -57,6 +57,7 @@ class Pooled(Function):
     def forward(ctx: Any, x: Tensor, memo: Memo | None, windows: Windows) -> Tensor:
         """The means."""
         ctx.windows = windows
+        ctx.set_materialize_grads(False)  # a tangent that has no gradient must not get zeros: they would be δ
         ctx.save_for_backward(x)
         if memo is None:
             return windows.means(x)
@@ -66,8 +67,10 @@ class Pooled(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, delta: Tensor) -> Any:
+    def backward(ctx: Any, delta: Tensor | None) -> Any:
         """The transposed map."""
+        if delta is None:
+            return None, None, None
         return ctx.windows.transpose(delta, *ctx.saved_tensors), None, None
 
 
