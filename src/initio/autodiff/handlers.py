@@ -158,7 +158,8 @@ def _avg_pool(
 ) -> Any:  # fmt: skip
     if not recorder.is_value(input):
         return NotImplemented
-    size, step, pad = (_tuple(t, 2) for t in (kernel_size, stride or kernel_size, padding))
+    pairs = (_tuple(t, 2) for t in (kernel_size, stride or kernel_size, padding))
+    size, step, pad = ((t[0], t[1]) for t in pairs)
     windows = Windows(size, step, pad, ceil_mode, count_include_pad, divisor_override)
     out = pooled(input, windows, recorder.memo())
     if (tangent := recorder.tangents.get(input)) is not None:

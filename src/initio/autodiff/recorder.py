@@ -178,7 +178,7 @@ class Recorder(TorchFunctionMode):
 
     def __enter__(self) -> Recorder:
         self.hooks = _saved_tensor_hooks(False)
-        return super().__enter__()  # type: ignore[no-any-return]
+        return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
 
     def forget(self) -> None:
         """Drops the tangents, and through them whole graphs, which would wait for the cycle collector."""
