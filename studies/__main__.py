@@ -17,6 +17,9 @@ MEASUREMENTS: list[tuple[str, ...]] = [
     ("score_exact",),
     ("nasi_speed",),
     ("infinite_width",),
+    ("topology",),
+    ("train_speed",),
+    ("two_processes",),
 ]
 WITH_DATA: list[tuple[str, ...]] = [("check_networks",), ("same_values",)]
 

@@ -16,9 +16,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -26,15 +26,17 @@ from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.files import add_line, locked, read_text, whole_lines, write_text
+from initio.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
-from initio.searches import name_today
+from initio.runs.models import ModelFolder
+from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
 from initio.spaces import NetworkSettings, Space, get_space, parse
 
 R = TypeVar("R")
+NONE: Mapping[Scalar, str] = {None: "none"}  # as it is typed
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,16 @@ class RunPlan:
         unasked = ("settings", "fingerprint", "versions")
         return {name: value for name, value in vars(self).items() if name not in unasked} | self.settings
 
+    def command(self) -> str:
+        """The same for the command line."""
+        asked = self.arguments() | vars(self.limits)
+        space, _ = asked.pop("space"), asked.pop("limits")
+        if self.limits.max_latency is not None:
+            asked["max_latency"] = f"{self.limits.max_latency}s"
+        usual = {item.name: item.default for item in fields(find_search(self.method))}
+        given = {name: value for name, value in asked.items() if value is not None or usual.get(name) is not None}
+        return f"initio search {quote(space)} {option_words(given)}"
+
 
 @dataclass(frozen=True)
 class TimedNetwork:
@@ -98,12 +110,7 @@ class RunFolder:
     def start(cls, folder: Path, plan: RunPlan) -> RunFolder:
         """A new run; an existing one is never overwritten."""
         run, text = cls(folder), to_json(plan, indent=2) + "\n"  # what is not JSON is refused before there is a folder
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{str(folder)!r} is a file: give another folder")
-        if folder.exists() and any(folder.iterdir()):
-            go_on = ", or resume the run that is in it" * run.plan_path.is_file()
-            raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
-        folder.mkdir(parents=True, exist_ok=True)
+        fresh_folder(folder, ", or resume the run that is in it" * run.plan_path.is_file())
         write_text(run.plan_path, text)
         return run
 
@@ -112,7 +119,9 @@ class RunFolder:
         """An existing run."""
         run = cls(folder)
         if not (run.plan_path.is_file() or run.result_path.is_file()):
-            raise InputError(f"{str(folder)!r} is not a run: it has neither run.json nor result.json")
+            raise InputError(
+                f"{str(folder)!r} is not a run: it has neither run.json nor result.json; start the search anew"
+            )
         return run
 
     def locked(self) -> AbstractContextManager[None]:
@@ -144,9 +153,13 @@ class RunFolder:
         _add(self.steps_path, encode_step(step))
         _add(self.clock_path, encode(Clock(seconds)))
 
+    def clock(self) -> list[float]:
+        """Seconds of all work up to each step."""
+        return [clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))]
+
     def seconds(self) -> float:
         """Of all work up to the last step; 0 for a run that has none yet."""
-        return max((clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))), default=0.0)
+        return max(self.clock(), default=0.0)
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
@@ -178,13 +191,33 @@ class RunFolder:
         return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
 
 
+def option_words(values: Mapping[str, Scalar]) -> str:
+    """Options as they are typed.
+
+    >>> option_words({"batch_size": 8, "shared": True, "nu": None, "data": "my photos"})
+    "--batch-size 8 --shared --nu none --data 'my photos'"
+    """
+    words = []
+    for name, value in values.items():
+        option = name.replace("_", "-")
+        spelled = {True: f"--{option}", False: f"--no-{option}"}
+        if isinstance(value, bool):
+            words.append(spelled[value])
+        else:
+            words.append(f"--{option} {quote(NONE.get(value, str(value)))}")
+    return " ".join(words)
+
+
 def load(folder: str | Path) -> SearchResult:
     """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
     return RunFolder.open(Path(folder)).result()
 
 
 def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
-    """What a user names: a notation, a published cell, a file with one of these, or a run; and the result of a run."""
+    """What a user names: a notation, a published cell, a file with one of these, a run or a trained network.
+
+    And the result of a run.
+    """
     path = Path(text)
     try:
         is_folder, is_file = text != "" and path.is_dir(), path.is_file()
@@ -192,6 +225,8 @@ def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
         is_folder = is_file = False
     if not (is_folder or is_file):
         return parse(text), None
+    if is_folder and ModelFolder(path).plan_path.is_file():
+        return ModelFolder(path).plan().architecture, None
     if is_folder:
         result = load(path)
         return result.best, result

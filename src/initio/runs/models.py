@@ -25,13 +25,14 @@ from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.files import locked, read_text, whole_file, whole_lines, write_text
+from initio.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
 from initio.spaces import NetworkSettings, Space, get_space
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from initio.networks.export.inputs import Preprocessing
     from initio.training import TrainedEpoch, TrainingSettings
 
 Which = Literal["best", "last"]
@@ -54,9 +55,11 @@ class TrainPlan:
     tested: str = ""  # a sentence on what remains to test on
     source: str | None = None  # the run that chose the architecture
     searched: str | None = None  # the data that it looked at
+    scale: float = 1.0  # what stored values are divided by, before the mean is taken off
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     class_names: tuple[str, ...] = ()
+    skip_bad: bool = False  # pictures that cannot be read are left out
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     kind: ClassVar[str] = "training plan"
@@ -67,6 +70,11 @@ class TrainPlan:
         from initio.training.recipes import make_recipe
 
         return make_recipe(self.recipe, **self.settings)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes; their numbers where the data name none."""
+        return self.class_names or tuple(map(str, range(self.network.classes)))
 
     @property
     def used(self) -> NetworkSettings:
@@ -105,12 +113,8 @@ class ModelFolder:
     def start(cls, folder: Path, plan: TrainPlan) -> ModelFolder:
         """A new training; an existing one is never overwritten."""
         made, text = cls(folder), to_json(plan, indent=2) + "\n"
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{str(folder)!r} is a file: give another folder")
-        if folder.exists() and any(folder.iterdir()):
-            go_on = f", or go on with `initio train --resume {quote(str(folder))}`" * made.plan_path.is_file()
-            raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
-        folder.mkdir(parents=True, exist_ok=True)
+        go_on = f", or go on with `initio train --resume {quote(str(folder))}`" * made.plan_path.is_file()
+        fresh_folder(folder, go_on)
         write_text(made.plan_path, text)
         return made
 
@@ -207,10 +211,25 @@ class TrainedModel:
         """The architecture's."""
         return self.home or get_space(self.plan.architecture.space)
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """From stored values to what the network reads."""
+        from initio.networks.export.inputs import Preprocessing
+
+        plan = self.plan
+        return Preprocessing(plan.network.shape, plan.scale, plan.mean, plan.std)
+
+    def digest(self, which: Which) -> str:
+        """The SHA-256 of the weights; a training that came to nothing has none."""
+        if self.outcome.flag.startswith("the training diverged") or which not in self.outcome.weights:
+            raise InputError(f"{str(self.folder)!r} holds no trained network: {self.outcome.flag}")
+        return self.outcome.weights[which]
+
     def build(self, which: Which = "best") -> nn.Module:
         """The trained network in evaluation mode, without what is for training only."""
         from initio.networks.export.weights import load_weights
 
+        self.digest(which)
         model = self.space.build(self.plan.architecture, self.plan.used, seed=self.plan.seed)
         load_weights(model, ModelFolder(self.folder).weights_path(which))
         return model.eval()

@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_type_hints
 
-from initio.data import Data, load
-from initio.data.sources import has_size, located
+from initio.data import Data
+from initio.data.sources import has_size, load_parts, located
 from initio.errors import InputError, did_you_mean
 from initio.records import decode
 from initio.runs.folder import RunFolder, RunPlan
@@ -246,7 +246,7 @@ def make_problem(
         space = get_space(space)
     size = space.sizes.scoring
     if isinstance(data, str):
-        data = load(data, pixels=_side(data, pixels, size.pixels))
+        data, _, _ = load_parts(data, pixels=_side(data, pixels, size.pixels))  # what is tested on stays unseen
     elif pixels is not None:
         raise InputError("pixels is an option for data by name: resize the data set itself")
     width = size.channels if channels is None else channels
