@@ -34,7 +34,8 @@ class SearchCommand:
         channels: width of the network that scores; by default a thin one.
         cells: its number of cells.
         pixels: its images' side.
-        max_params: upper limit on the parameters of the published network, as in 4M or 500k.
+        max_params: upper limit on the parameters of the network that will be built, as in 4M or 500k: the published
+            one, or where that is too large for most cells, one with less width and fewer cells.
         max_flops: upper limit on its FLOPs on images of 32x32.
         max_latency: upper limit on its measured time for one such image on one thread, as in 20ms or 0.5s. A time is
             noisy and belongs to this machine: the same seed may choose another architecture.
@@ -44,6 +45,7 @@ class SearchCommand:
         pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
+        json: print the result as JSON instead of a drawing.
     """
 
     space: str = "darts"
@@ -65,6 +67,7 @@ class SearchCommand:
     pool: int | None = None
     out: str | None = None
     resume: str | None = None
+    json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     FIRST: ClassVar[str] = "space"
@@ -83,9 +86,9 @@ class SearchCommand:
 
         folder = self._folder()
         if self.resume is None:
-            watch(partial(search, **self._asked()), folder)
+            watch(partial(search, **self._asked()), folder, json=self.json)
         else:
-            watch(resume_run, folder)
+            watch(resume_run, folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
@@ -96,7 +99,7 @@ class SearchCommand:
             "max_flops": amount("--max-flops", self.max_flops),
             "max_latency": seconds("--max-latency", self.max_latency),
         }
-        unasked = ("depth", "out", "resume", "settings", *limits)
+        unasked = ("depth", "out", "resume", "json", "settings", *limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
         if self.depth is not None:
             asked["space"] = f"mlp-{self.depth}"
@@ -104,7 +107,7 @@ class SearchCommand:
 
     def _folder(self) -> Path:
         if self.resume is not None:
-            plain = vars(SearchCommand(resume=self.resume, settings=self.settings))
+            plain = vars(SearchCommand(resume=self.resume, json=self.json, settings=self.settings))
             for name in [*(name for name, value in vars(self).items() if value != plain[name]), *self.settings]:
                 option = name.replace("_", "-")
                 raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")

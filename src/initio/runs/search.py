@@ -105,6 +105,8 @@ def search(
     problem = make_problem(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
     )
+    if not chosen.trains:
+        problem = problem.fitted()
     if chosen.trains:
         queries = QUERIES if queries is None else queries
         epochs = EPOCHS if epochs is None else epochs
