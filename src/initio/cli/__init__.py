@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
     "store": "look into a store of scores, compare two, add or pack",
+    "cache": "say where trainings are kept between runs, or forget them",
     "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
 LONGEST = 600  # characters of a message; what a user's file says may be longer

@@ -31,6 +31,11 @@ class Limits:
     max_flops: int | None = None
     max_latency: float | None = None
 
+    @property
+    def counted(self) -> bool:
+        """Whether there is a limit that needs no stopwatch."""
+        return self.max_params is not None or self.max_flops is not None
+
     def excess(self, cost: NetworkCost) -> float:
         """The largest ratio of a count to its limit: up to 1, the counted limits are kept."""
         counts = ((cost.parameters, self.max_params), (cost.flops, self.max_flops))

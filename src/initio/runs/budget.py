@@ -1,0 +1,65 @@
+"""What fits into a time: how many trainings of what length, decided by the speed of one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+SCORING = 0.3  # share of a search's time in which a pool is scored
+LARGEST_POOL = 400  # architectures that are scored where the time would allow more
+FEWEST = 6  # trainings, below which they become shorter
+LONGEST = 12  # epochs of one; beyond that there are more trainings instead
+VALIDATION = 1.2  # an epoch with its validation, in units of one without
+LEAST_PER_CLASS = 20  # samples, where the data are cut
+
+
+@dataclass(frozen=True)
+class TrainingSizes:
+    """How much is trained in a search: so many networks, for so many epochs, on so many samples (None: on all)."""
+
+    pool: int | None
+    queries: int
+    epochs: int
+    samples: int | None = None
+
+    kind: ClassVar[str] = "training sizes"
+
+    def __str__(self) -> str:
+        cut = f" on {self.samples:,} samples" * (self.samples is not None)
+        pool = f"{self.pool} architectures were scored, " * (self.pool is not None)
+        return f"{pool}up to {self.queries} trainings of {self.epochs} epochs{cut} fit into the time"
+
+
+def sizes_within(
+    seconds: float,
+    epoch: float,
+    samples: int,
+    classes: int,
+    *,
+    pool: int | None = None,
+    queries: int | None = None,
+    epochs: int | None = None,
+) -> TrainingSizes:
+    """Trainings that fit into so many seconds, where an epoch on so many samples takes `epoch` seconds.
+
+    A third more trainings than their epochs squared, so that both grow with the time; where there is not enough for
+    six trainings of one epoch, an epoch has fewer samples. What is given stays as it is.
+
+    >>> print(sizes_within(300, epoch=2.0, samples=7000, classes=10))
+    up to 20 trainings of 6 epochs fit into the time
+    >>> print(sizes_within(60, epoch=20.0, samples=7000, classes=10))
+    up to 6 trainings of 1 epochs on 2,916 samples fit into the time
+    """
+    affordable = max(0.0, seconds) / (VALIDATION * epoch)  # epochs in all
+    if epochs is None:
+        epochs = min(LONGEST, math.floor(math.sqrt(affordable / 3)))
+        if queries is not None:
+            epochs = math.floor(affordable / queries)
+    epochs = max(1, epochs)
+    wanted = queries or max(FEWEST, math.floor(affordable / epochs))
+    cut: int | None = None
+    if affordable < wanted * epochs:
+        least = min(samples, LEAST_PER_CLASS * classes)
+        cut = max(least, math.floor(samples * affordable / (wanted * epochs)))
+    return TrainingSizes(pool, wanted, epochs, cut)
