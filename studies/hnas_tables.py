@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from initio.analysis.hnas_bounds import BOUNDS, Bound, bound
+from initio.analysis.topology import shape
 from initio.cli import main as initio
 from initio.data import load
 from initio.metrics import evaluate
@@ -46,7 +47,6 @@ from studies.hnas_evidence import (
     show,
 )
 from studies.hnas_figures import figure_2, figure_3, figure_4, figure_7_5
-from studies.nasi_darts import shape
 
 # --- tables of HNAS --------------------------------------------------------------------------------------------------
 
@@ -143,10 +143,10 @@ def table_12(e: Evidence) -> None:
 
 
 TABLE_3 = {  # width and depth of the normal cell, trace, κ
-    "nasnet": ("5.0, 2", "31±2", "118±41"), "amoebanet": ("4.0, 4", "36±2", "110±39"),
-    "enas": ("5.0, 2", "36±2", "98±33"), "darts_v2": ("3.5, 3", "33±2", "122±58"),
-    "snas": ("4.0, 2", "31±2", "126±47"), "wide": ("4.0, 2", "27±1", "141±36"),
-    "deep": ("1.5, 5", "131±16", "209±107"),
+    "nasnet": ("5c, 2", "31±2", "118±41"), "amoebanet": ("4c, 4", "36±2", "110±39"),
+    "enas": ("5c, 2", "36±2", "98±33"), "darts_v2": ("3.5c, 3", "33±2", "122±58"),
+    "snas": ("4c, 2", "31±2", "126±47"), "wide": ("4c, 2", "27±1", "141±36"),
+    "deep": ("1.5c, 5", "131±16", "209±107"),
 }  # fmt: skip
 WIRINGS = {"wide": ((0, 1),) * 4, "deep": ((0, 1), (0, 2), (2, 3), (3, 4))}  # the sources of each node
 TRACED = ("trace", "kappa")
@@ -164,7 +164,7 @@ def table_3(e: Evidence, seeds: int = 3) -> None:
             for seed in range(seeds)
         ]
         draws = [[values[metric].value for values in found] for metric in TRACED]
-        ours = ["{:.1f}, {}".format(*shape(ZOO_SPACE.cells(arch)[0])), *(_whole(values) for values in draws)]
+        ours = [str(shape(ZOO_SPACE.cells(arch)[0])), *(_whole(values) for values in draws)]
         rows.append([name, *(f"{o} ({t})" for o, t in zip(ours, theirs, strict=True))])
     show(f"Table 3: topology, trace and κ, {seeds} draws", ["cell", "width, depth", "trace", "κ"], rows)
 

@@ -18,16 +18,15 @@ from random import Random
 import numpy as np
 import torch
 
+from initio.analysis.topology import shapes
 from initio.networks.cost import count
 from initio.records import Architecture
 from initio.runs.search import search
 from initio.spaces import DARTS, NetworkSettings
-from initio.spaces.base import Cell
 from initio.tables.nb301 import EPOCHS, Surrogate
 from studies.nasi_quality import by_parameters, default_of, digest, largest
 
 RANDOM = 20_000
-OUTPUT_EDGES = 1  # from a node to the concatenation
 
 
 def main() -> None:
@@ -56,8 +55,8 @@ def main() -> None:
         folder = options.out / f"nasi-darts-seed{seed}-{digest(default)}"
         arch = search("darts", "nasi-fit", seed=seed, folder=folder, resume=True).best
         found.append(reached(arch))
-        shapes = " | ".join("{:.1f}c, {}".format(*shape(cell)) for cell in DARTS.cells(arch))
-        print("| {} | {} | {:.2f}M | {:.2f} | {:.0f} |".format(seed, shapes, size(arch) / 1e6, *found[-1]), flush=True)
+        cells = " | ".join(map(str, shapes(DARTS, arch).values()))
+        print("| {} | {} | {:.2f}M | {:.2f} | {:.0f} |".format(seed, cells, size(arch) / 1e6, *found[-1]), flush=True)
         if options.pictures:
             shutil.copyfile(folder / "cell.svg", options.pictures / f"nasi-darts-seed{seed}.svg")
     most = [reached(by_parameters("darts", options.data, seed, default.steps)) for seed in seeds]
@@ -67,22 +66,6 @@ def main() -> None:
         if rows:
             value, place = np.array(rows).T
             print(f"| {name} | | | | {value.mean():.2f}±{value.std():.2f} | {place.mean():.1f}±{place.std():.1f} |")
-
-
-def shape(cell: Cell) -> tuple[float, int]:
-    """Width in units of the channels c, and depth.
-
-    Width: each node counts by the share of its inputs that are inputs of the cell. Depth: the edges of the longest path
-    from an input to the output.
-    """
-    last = len(cell.nodes) - 1
-    inner = [edge for edge in cell.edges if edge.target != last]
-    width, depth = 0.0, dict.fromkeys(range(cell.n_inputs), 0)
-    for node in range(cell.n_inputs, last):
-        sources = [edge.source for edge in inner if edge.target == node]
-        width += sum(source < cell.n_inputs for source in sources) / len(sources)
-        depth[node] = 1 + max(depth[source] for source in sources)
-    return width, OUTPUT_EDGES + max(depth.values())
 
 
 def size(arch: Architecture) -> int:

@@ -1,1 +1,1 @@
-"""What finished results say: correlations, bounds."""
+"""What finished results say: correlations, bounds, topology; and what an architecture is, computed."""

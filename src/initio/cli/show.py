@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from initio.analysis.topology import shapes
 from initio.cli.units import columns
 from initio.records import Architecture
 from initio.runs.folder import classes_of, find_architecture
@@ -61,6 +62,7 @@ def _describe(shown: Architecture) -> tuple[tuple[Cell, ...], dict[str, object]]
         facts["same network as"] = get_space(canonical.space).format(canonical)
     if not space.connected(shown):
         facts["warning"] = "no path connects the input with the output"
+    facts |= {f"{name}: width, depth": str(found) for name, found in shapes(space, shown).items()}
     return space.cells(shown), facts
 
 

@@ -7,7 +7,8 @@ import heapq
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from random import Random
@@ -84,6 +85,7 @@ class Space(ABC):
     notations: ClassVar[tuple[str, ...]] = ()  # how a text begins that is of this space though it does not say so
     one_shot: ClassVar[bool] = False  # whether it has a supernet
     prunable: ClassVar[bool] = False  # whether that holds all options side by side, whatever is sampled
+    wired: ClassVar[bool] = True  # whether `cells` shows how data flows
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the decisions, and one architecture."""
@@ -119,6 +121,10 @@ class Space(ABC):
     def connected(self, arch: Architecture) -> bool:
         """Whether the output depends on the input."""
         return True
+
+    def wires(self, decision: Decision, option: int) -> Hashable:
+        """What an option says about connections; options that say the same connect the same nodes."""
+        return option
 
     def canonical(self, arch: Architecture) -> Architecture:
         """The one representative of all architectures that must get the same score; it may be of a larger space.
@@ -202,6 +208,24 @@ class Space(ABC):
         for choices in itertools.product(*(range(len(decision)) for decision in self.decisions)):
             if not self.why_invalid(choices):
                 yield Architecture(self.name, choices)
+
+    def wirings(self) -> Iterator[tuple[Architecture, int]]:
+        """One architecture for each way to connect the first cell's nodes, and how many of `architectures` have it."""
+        if type(self).why_invalid is not Space.why_invalid:
+            yield from ((arch, 1) for arch in self.architectures())
+            return
+        ways = [self._ways(decision) for decision in self.decisions]
+        for picked in itertools.product(*ways):
+            options, counts = zip(*picked, strict=True)
+            yield Architecture(self.name, options), math.prod(counts)
+
+    def _ways(self, decision: Decision) -> list[tuple[int, int]]:
+        """The first of the options that connect alike, and their number; in other cells than the first, all do."""
+        options = range(len(decision))
+        if decision.cell != self.decisions[0].cell:
+            return [(0, len(decision))]
+        said = [self.wires(decision, option) for option in options]
+        return [(said.index(word), count) for word, count in Counter(said).items()]
 
     def sample(self, rng: Random) -> Architecture:
         """A random architecture: every decision uniform, drawn again while the result is invalid."""

@@ -26,6 +26,8 @@ class CustomSpace(Space):
     builder: Callable[..., nn.Module] = field(repr=False)
     values: tuple[tuple[Any, ...], ...] = field(repr=False)  # what the builder gets, for each decision's options
 
+    wired = False
+
     def _identity(self) -> object:
         return self.decisions, [[type(value).__name__ for value in row] for row in self.values]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from initio.errors import InputError
@@ -62,6 +62,10 @@ class DartsSpace(GenotypeSpace):
         """The architecture in the notation of DARTS; each node's smaller source comes first."""
         normal, reduce = (tuple(itertools.chain(*_nodes(half))) for half in _halves(self.check(arch)))
         return Genotype(normal, CONCAT, reduce, CONCAT)
+
+    def wires(self, decision: Decision, option: int) -> Hashable:
+        """Operations connect nothing."""
+        return decision.options != OPS and option
 
     def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
         """DARTS' network whose cells have all 14 edges, each one of 7 operations."""

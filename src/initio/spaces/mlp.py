@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache
 
@@ -63,6 +64,10 @@ class MlpSpace(GraphSpace):
         if skips := [str(number) for number, alpha in enumerate(self.skips(arch), start=1) if alpha]:
             text += f";skips={','.join(skips)}"
         return text
+
+    def wires(self, decision: Decision, option: int) -> Hashable:
+        """Activations connect nothing."""
+        return decision.options != ACTIVATIONS and option
 
     def cells(self, arch: Architecture) -> tuple[Cell, ...]:
         """The whole network as one chain; a node is what a layer hands on."""

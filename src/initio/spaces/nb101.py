@@ -114,6 +114,14 @@ class NB101Space(GraphSpace):
                     if dags.is_smallest(ops, automorphisms):
                         yield Architecture(self.name, _choices(parents, ops))
 
+    def wirings(self) -> Iterator[tuple[Architecture, int]]:
+        """The graphs, with how many of their operations differ."""
+        for n in range(2, MAX_VERTICES + 1):
+            every = tuple(product(range(len(OPS)), repeat=n - 2))
+            for parents, automorphisms in dags.graphs(n):
+                count = sum(dags.is_smallest(ops, automorphisms) for ops in every)
+                yield Architecture(self.name, _choices(parents, (0,) * (n - 2))), count
+
     def sample(self, rng: Random) -> Architecture:
         """Uniform over all valid choices: matrix and operations uniform, drawn again while that is no cell.
 

@@ -7,7 +7,7 @@ edges before pruning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -39,6 +39,10 @@ class NB1Shot1Space(GraphSpace):
     def n_blocks(self) -> int:
         """Vertices with an operation."""
         return len(self.n_parents) - 1
+
+    def wires(self, decision: Decision, option: int) -> Hashable:
+        """Operations connect nothing."""
+        return decision.options != OPS and option
 
     def format(self, arch: Architecture) -> str:
         """The parents of blocks and output, then the blocks' operations.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import permutations, product
 
 from initio.errors import InputError, did_you_mean
-from initio.networks.graphs import IDENTITY, SUM, Builder, Graph, Mixed, NetworkSettings, Op, prune
+from initio.networks.graphs import IDENTITY, SUM, ZERO, Builder, Graph, Mixed, NetworkSettings, Op, prune
 from initio.records import Architecture
 from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
 
@@ -32,6 +32,10 @@ class NB201Space(GraphSpace):
     notations = ("|",)
     one_shot = prunable = True
     chosen = ("edge_",)
+
+    def wires(self, decision: Decision, option: int) -> Hashable:
+        """An edge is there, or it carries nothing."""
+        return OPS[option] == ZERO
 
     def parse(self, text: str) -> Architecture:
         """Reads the benchmark's own strings; the sources must be in order."""
