@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from initio.clock import Deadline, OutOfTimeError
 from initio.data import Dataset
+from initio.errors import Deadline, OutOfTimeError
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch

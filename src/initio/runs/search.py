@@ -13,10 +13,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from initio.clock import Deadline, OutOfTimeError
 from initio.data import Data, load
 from initio.data.sources import has_size, located
-from initio.errors import InputError, did_you_mean
+from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
 from initio.runs.budget import LARGEST_POOL, SCORING, TrainingSizes, sizes_within

@@ -18,8 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from initio.clock import OutOfTimeError
-from initio.errors import InputError
+from initio.errors import InputError, OutOfTimeError
 from initio.records import Architecture, Cost, Observation, Query
 from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.limits import milliseconds

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from torch import nn
 
-from initio.clock import Deadline
 from initio.data import Data, Noise
-from initio.errors import InputError
+from initio.errors import Deadline, InputError
 from initio.files import write_text
 from initio.records import Architecture, Observation, Query
 from initio.scores.measure import home_of, subject
