@@ -22,6 +22,7 @@ SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's 
     "lambda-min": f"{METHODS}.lambda_min:LambdaMin",
     "eigen-darts": f"{METHODS}.eigen_darts:EigenDarts",
     "robust": f"{METHODS}.robust:Robust",
+    "robot": f"{METHODS}.robot:Robot",
     "hnas": f"{METHODS}.hnas:Hnas",
     "random": f"{METHODS}.random_search:RandomSearch",
     "rea": f"{METHODS}.evolution:RegularisedEvolution",
