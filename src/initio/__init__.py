@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from initio.records import Evaluation as Evaluation
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
+    from initio.runs.evaluate import ModelEvaluation as ModelEvaluation
+    from initio.runs.evaluate import evaluate as evaluate
+    from initio.runs.export import export as export
     from initio.runs.folder import load as load
     from initio.runs.models import TrainedModel as TrainedModel
     from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
+    from initio.runs.pages import write_report as write_report
     from initio.runs.search import search as search
+    from initio.runs.solution import Solution as Solution
+    from initio.runs.solve import solve as solve
     from initio.runs.train import train as train
     from initio.scores.model import score as score
     from initio.scores.table import ScoreTable as ScoreTable
@@ -49,7 +55,6 @@ if TYPE_CHECKING:
     from initio.spaces import parse as parse
     from initio.spaces import space as space
     from initio.spaces import space_of_modules as space_of_modules
-    from initio.spaces.exports import export as export
 
 _HOME = {  # public name -> module and name there
     "InputError": "initio.errors:InputError",
@@ -65,11 +70,16 @@ _HOME = {  # public name -> module and name there
     "parse": "initio.spaces:parse",
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
-    "export": "initio.spaces.exports:export",
     "build": "initio.spaces:build",
     "optimise": "initio.runs.optimise:optimise",
     "search": "initio.runs.search:search",
+    "solve": "initio.runs.solve:solve",
+    "Solution": "initio.runs.solution:Solution",
     "train": "initio.runs.train:train",
+    "evaluate": "initio.runs.evaluate:evaluate",
+    "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",
+    "export": "initio.runs.export:export",
+    "write_report": "initio.runs.pages:write_report",
     "TrainedModel": "initio.runs.models:TrainedModel",
     "load_model": "initio.runs.models:load_model",
     "Search": "initio.searches:Search",

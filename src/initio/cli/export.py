@@ -7,18 +7,24 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from initio.errors import InputError
+from initio.runs.export import export, is_trained
 from initio.runs.folder import classes_of, find_architecture
+
+OF_TRAINED = ("which", "preprocess", "licence")  # options for trained networks
 
 
 @dataclass(frozen=True)
 class ExportCommand:
-    """Writes an architecture to a file that other programs read.
+    """Writes a trained network, or an architecture, to a file that other programs read.
+
+    A trained network is exported with its weights, its preprocessing and a card; its size is its own.
 
     Args:
-        architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
+        architecture: the folder of a trained network; or a run folder, a notation, a published cell by name (darts_v2),
+            or a file with one of these.
         format: genotype is the space's own notation, json Initio's record; python is one readable file that needs only
-            torch; onnx and torchscript are the network itself.
-        out: the file to write; text goes to the terminal without it.
+            torch; onnx and torchscript are the network itself; safetensors its weights.
+        out: the file to write; without it, text goes to the terminal and a trained network into its folder.
         classes: number of outputs of the network; by default that of the data a run searched on, else 10.
         channels: width of the first stage; by default the space's published one.
         cells: cells in a stage (nb201, nb101) or in all (darts); by default the published number.
@@ -26,10 +32,13 @@ class ExportCommand:
         auxiliary: give the python file the auxiliary head (darts only).
         weights: a state dict of this network for onnx and torchscript; without it, the network is untrained.
         seed: of the untrained weights.
+        which: the weights of the best epoch, or of the last (trained networks).
+        preprocess: let onnx and torchscript files normalise their inputs themselves (trained networks).
+        licence: for the card of a trained network.
     """
 
     architecture: str
-    format: Literal["genotype", "json", "python", "onnx", "torchscript"] = "python"
+    format: Literal["genotype", "json", "python", "onnx", "torchscript", "safetensors"] = "python"
     out: str | None = None
     classes: int | None = None
     channels: int | None = None
@@ -38,16 +47,35 @@ class ExportCommand:
     auxiliary: bool = False
     weights: str | None = None
     seed: int = 0
+    which: Literal["best", "last"] = "best"
+    preprocess: bool = True
+    licence: str | None = None
 
     def run(self) -> None:
         """Writes the file, or prints the text."""
+        if is_trained(self.architecture) and self.format not in ("genotype", "json"):
+            self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
+            options = {name: getattr(self, name) for name in OF_TRAINED}
+            path = export(self.architecture, self.out, self.format, **options)
+            print(f"wrote {path} and its card {path.with_suffix('.card.md')}")
+        else:
+            self._refuse("a trained network", *OF_TRAINED)
+            self._untrained()
+
+    def _refuse(self, whose: str, *names: str) -> None:
+        """Refuses options that would be without effect."""
+        for name in names:
+            if getattr(self, name) != getattr(ExportCommand, name):
+                raise InputError(f"--{name} is an option for {whose}: leave it out")
+
+    def _untrained(self) -> None:
         arch, result = find_architecture(self.architecture)
         if self.auxiliary and (self.format != "python" or arch.space not in ("darts", "zoo")):
             raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
         size = {"channels": self.channels, "cells": self.cells, "classes": self.classes, "shape": _shape(self.shape)}
         if self.classes is None:
             size["classes"] = classes_of(result)
-        from initio.spaces.exports import WITH_WEIGHTS, export, exported
+        from initio.spaces.exports import WITH_WEIGHTS, exported
 
         options: dict[str, Any] = {"weights": self.weights, "seed": self.seed, "auxiliary": self.auxiliary, **size}
         if self.out:

@@ -223,7 +223,8 @@ def parser(command: type[Any], *more: type[Any], prog: str = "initio", words: bo
     in the help alone: argparse would give one that may be left out to the first place where it could have stood.
     """
     leading = [option for option in merged(command, *more, prog=prog).values() if option.word]
-    places = [o.name.upper() if o.default is MISSING else f"[{o.name.upper()}]" for o in leading]
+    spelled = [o.name.upper() + " ..." * o.several for o in leading]
+    places = [text if o.default is MISSING else f"[{text}]" for text, o in zip(spelled, leading, strict=True)]
     made = argparse.ArgumentParser(
         prog=prog,
         usage=" ".join([prog, *places, "[options]"]),

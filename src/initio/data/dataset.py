@@ -63,6 +63,13 @@ class Dataset:
         stored = tuple(self.images[0].shape)
         return stored if self.pixels is None else (stored[0], *self.pixels)
 
+    @property
+    def scale(self) -> float:
+        """What stored values are divided by before they are normalised: 255 for 8-bit images, else 1."""
+        if self.images[0].dtype == np.uint8:
+            return 255.0
+        return 1.0
+
     def resized(self, pixels: Pixels) -> Dataset:
         """The same data, drawn at another size."""
         if self.images[0].ndim == 1:

@@ -91,6 +91,15 @@ def has_size(spec: str) -> bool:
     return _split_size(spec)[1] is not None
 
 
+def same_source(spec: str, other: str) -> bool:
+    """Whether two located names mean the same data, at whatever size.
+
+    >>> same_source("digits@16", "digits"), same_source("digits", "noise")
+    (True, False)
+    """
+    return _split_size(spec)[0] == _split_size(other)[0]
+
+
 def located(spec: str) -> str:
     """The same data by an absolute path, where it is one: it means them from every folder.
 

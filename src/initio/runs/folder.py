@@ -7,6 +7,7 @@
 | `latency.jsonl` | times that a latency limit asked for; a resumed run uses them again                |
 | `clock.jsonl`  | seconds of work after each step, those before an interruption included              |
 | `scores.db`    | scores of the pool, for a search that needs them                                    |
+| `ticks.jsonl`  | the same between steps, for a run with a budget of time                              |
 | `sizes.json`   | pool, trainings and epochs that fit into the run's time, if it has a budget of time  |
 | `trainings/`   | finished and interrupted trainings of a search that trains, where there is no cache |
 | `result.json`  | the `SearchResult`, written last                                                    |
@@ -17,9 +18,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -30,13 +31,15 @@ from initio.errors import InputError
 from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
 from initio.runs.budget import TrainingSizes
-from initio.searches import name_today
+from initio.runs.models import ModelFolder
+from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
 from initio.spaces import NetworkSettings, Space, get_space, parse
 
 R = TypeVar("R")
+NONE: Mapping[Scalar, str] = {None: "none"}  # as it is typed
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,16 @@ class RunPlan:
         unasked = ("settings", "fingerprint", "versions")
         return {name: value for name, value in vars(self).items() if name not in unasked} | self.settings
 
+    def command(self) -> str:
+        """The same for the command line."""
+        asked = self.arguments() | vars(self.limits)
+        space, _ = asked.pop("space"), asked.pop("limits")
+        if self.limits.max_latency is not None:
+            asked["max_latency"] = f"{self.limits.max_latency}s"
+        usual = {item.name: item.default for item in fields(find_search(self.method))}
+        given = {name: value for name, value in asked.items() if value is not None or usual.get(name) is not None}
+        return f"initio search {quote(space)} {option_words(given)}"
+
 
 @dataclass(frozen=True)
 class TimedNetwork:
@@ -99,6 +112,7 @@ class RunFolder:
         self.steps_path = folder / "steps.jsonl"
         self.latency_path = folder / "latency.jsonl"
         self.clock_path = folder / "clock.jsonl"
+        self.ticks_path = folder / "ticks.jsonl"
         self.sizes_path = folder / "sizes.json"
         self.result_path = folder / "result.json"
 
@@ -154,7 +168,7 @@ class RunFolder:
 
     def tick(self, seconds: float) -> None:
         """Notes the seconds of all work so far, between two steps."""
-        _add(self.clock_path, encode(Clock(seconds)))
+        _add(self.ticks_path, encode(Clock(seconds)))
 
     def sizes(self) -> TrainingSizes | None:
         """What was decided to fit into the run's time, if that was decided."""
@@ -166,9 +180,14 @@ class RunFolder:
         """Keeps what was decided: a run that goes on keeps to it."""
         write_text(self.sizes_path, to_json(sizes, indent=2) + "\n")
 
+    def clock(self) -> list[float]:
+        """Seconds of all work up to each step."""
+        return [clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))]
+
     def seconds(self) -> float:
-        """Of all work up to the last note of the clock; 0 for a run that has none yet."""
-        return max((clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))), default=0.0)
+        """Of all work up to the last step, or the last note of a run that has a budget of time; 0 if there is none."""
+        ticks = [clock.seconds for clock in _read_lines(self.ticks_path, partial(decode, Clock))]
+        return max([*self.clock(), *ticks], default=0.0)
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
@@ -200,13 +219,33 @@ class RunFolder:
         return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
 
 
+def option_words(values: Mapping[str, Scalar]) -> str:
+    """Options as they are typed.
+
+    >>> option_words({"batch_size": 8, "shared": True, "nu": None, "data": "my photos"})
+    "--batch-size 8 --shared --nu none --data 'my photos'"
+    """
+    words = []
+    for name, value in values.items():
+        option = name.replace("_", "-")
+        spelled = {True: f"--{option}", False: f"--no-{option}"}
+        if isinstance(value, bool):
+            words.append(spelled[value])
+        else:
+            words.append(f"--{option} {quote(NONE.get(value, str(value)))}")
+    return " ".join(words)
+
+
 def load(folder: str | Path) -> SearchResult:
     """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
     return RunFolder.open(Path(folder)).result()
 
 
 def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
-    """What a user names: a notation, a published cell, a file with one of these, or a run; and the result of a run."""
+    """What a user names: a notation, a published cell, a file with one of these, a run or a trained network.
+
+    And the result of a run.
+    """
     path = Path(text)
     try:
         is_folder, is_file = text != "" and path.is_dir(), path.is_file()
@@ -214,6 +253,8 @@ def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
         is_folder = is_file = False
     if not (is_folder or is_file):
         return parse(text), None
+    if is_folder and ModelFolder(path).plan_path.is_file():
+        return ModelFolder(path).plan().architecture, None
     if is_folder:
         result = load(path)
         return result.best, result

@@ -32,6 +32,7 @@ from initio.spaces import NetworkSettings, Space, get_space
 if TYPE_CHECKING:
     from torch import nn
 
+    from initio.networks.export.inputs import Preprocessing
     from initio.training import TrainedEpoch, TrainingSettings
 
 Which = Literal["best", "last"]
@@ -54,6 +55,7 @@ class TrainPlan:
     tested: str = ""  # a sentence on what remains to test on
     source: str | None = None  # the run that chose the architecture
     searched: str | None = None  # the data that it looked at
+    scale: float = 1.0  # what stored values are divided by, before the mean is taken off
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     class_names: tuple[str, ...] = ()
@@ -67,6 +69,11 @@ class TrainPlan:
         from initio.training.recipes import make_recipe
 
         return make_recipe(self.recipe, **self.settings)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes; their numbers where the data name none."""
+        return self.class_names or tuple(map(str, range(self.network.classes)))
 
     @property
     def used(self) -> NetworkSettings:
@@ -207,10 +214,25 @@ class TrainedModel:
         """The architecture's."""
         return self.home or get_space(self.plan.architecture.space)
 
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """From stored values to what the network reads."""
+        from initio.networks.export.inputs import Preprocessing
+
+        plan = self.plan
+        return Preprocessing(plan.network.shape, plan.scale, plan.mean, plan.std)
+
+    def digest(self, which: Which) -> str:
+        """The SHA-256 of the weights; a training that came to nothing has none."""
+        if self.outcome.flag.startswith("the training diverged") or which not in self.outcome.weights:
+            raise InputError(f"{str(self.folder)!r} holds no trained network: {self.outcome.flag}")
+        return self.outcome.weights[which]
+
     def build(self, which: Which = "best") -> nn.Module:
         """The trained network in evaluation mode, without what is for training only."""
         from initio.networks.export.weights import load_weights
 
+        self.digest(which)
         model = self.space.build(self.plan.architecture, self.plan.used, seed=self.plan.seed)
         load_weights(model, ModelFolder(self.folder).weights_path(which))
         return model.eval()

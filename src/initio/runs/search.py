@@ -13,8 +13,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from initio.data import Data, load
-from initio.data.sources import has_size, located
+from initio.data import Data
+from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
@@ -123,7 +123,7 @@ def search(
     home = get_space(space) if isinstance(space, str) else space
     chosen = make_search(method, home, settings, restarts)
     if not isinstance(limits, Limits):
-        limits = _make_limits(limits or {})
+        limits = make_limits(limits or {})
     relabelled = None if labels == "true" else labels
     asked = {"queries": queries, "epochs": epochs, "pool": pool, "budget": budget, "halving": halving}
     _refuse_useless(chosen, **asked, workers=workers, cache=cache, labels=relabelled, **vars(limits))
@@ -139,7 +139,10 @@ def search(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
     )
     if target is not None:
-        target = replace(target, prune=False, classes=problem.target.classes, shape=problem.known_data.shape)
+        shape = problem.known_data.shape
+        if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
+            shape = (shape[0], *target.shape[1:])
+        target = replace(target, prune=False, classes=problem.target.classes, shape=shape)
         problem = replace(problem, target=target)
     if chosen.trains and budget is None:
         queries = QUERIES if queries is None else queries
@@ -387,7 +390,7 @@ def make_problem(
         space = get_space(space)
     size = space.sizes.scoring
     if isinstance(data, str):
-        data = load(data, pixels=_side(data, pixels, size.pixels))
+        data, _, _ = load_parts(data, pixels=_side(data, pixels, size.pixels))  # what is tested on stays unseen
     elif pixels is not None:
         raise InputError("pixels is an option for data by name: resize the data set itself")
     width = size.channels if channels is None else channels
@@ -431,7 +434,7 @@ def _checked(kind: type[Search[Any]], settings: Mapping[str, Any]) -> dict[str, 
     return dict(settings)
 
 
-def _make_limits(given: Mapping[str, Any]) -> Limits:
+def make_limits(given: Mapping[str, Any]) -> Limits:
     """Limits from a mapping."""
     known = [item.name for item in fields(Limits)]
     for name in given:

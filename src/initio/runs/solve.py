@@ -387,7 +387,9 @@ class _Solving:
             learned = f"{out.epochs} epochs in {out.seconds:.0f} s, validation {out.accuracy:.2f} %"
             scores[name] = TestScore(seen.accuracy, seen.low, seen.high, learned)
             if out.ended:
-                notes.append(f"the {NAMES[name]} was trained for {out.epochs} of {model.plan.how.epochs} epochs: {out.ended}")
+                notes.append(
+                    f"the {NAMES[name]} was trained for {out.epochs} of {model.plan.how.epochs} epochs: {out.ended}"
+                )
         if not scores:
             raise InputError(f"nothing was learned: {'; '.join(notes)}")
         best = max(scores, key=lambda name: contenders[name].outcome.accuracy or 0.0)  # the found one of equals

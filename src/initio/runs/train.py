@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from itertools import chain, count
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from initio.data import Dataset, Noise
 from initio.data.sources import load_parts, located
-from initio.errors import InputError
+from initio.errors import Deadline, InputError
 from initio.files import write_text
 from initio.records import Architecture, decode, encode, to_json
 from initio.runs.folder import RunFolder, find_architecture
@@ -45,6 +45,7 @@ def train(
     folder: str | Path | None = None,
     resume: bool = False,
     tensorboard: bool = True,
+    deadline: Deadline | None = None,
     on_event: OnEvent | None = None,
     **settings: Any,
 ) -> TrainedModel:
@@ -61,6 +62,7 @@ def train(
         folder: where everything is kept; by default a new one below `runs`.
         resume: go on with the same training if the folder holds one.
         tensorboard: write curves for TensorBoard, if it is installed.
+        deadline: begin no epoch that would not end before it.
         on_event: hears of each update, of each epoch, and sentences.
         settings: fields of the recipe.
 
@@ -98,6 +100,7 @@ def train(
         tested,
         source,
         searched,
+        learned.scale,
         learned.mean,
         learned.std,
         learned.class_names,
@@ -109,10 +112,16 @@ def train(
         _same(kept.plan(), plan)
     else:
         kept = ModelFolder.start(path, plan)
-    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
 
 
-def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tensorboard: bool = True) -> TrainedModel:
+def resume_training(
+    folder: str | Path,
+    *,
+    on_event: OnEvent | None = None,
+    tensorboard: bool = True,
+    deadline: Deadline | None = None,
+) -> TrainedModel:
     """Goes on with an interrupted training, with the arguments it was started with; a finished one is read."""
     from initio.training.machine import MachineSettings
 
@@ -121,7 +130,7 @@ def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tens
     learned, _ = _data(plan.data)
     machine = decode(MachineSettings, plan.machine)
     home = get_space(plan.architecture.space)
-    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,7 @@ class _TrainWork:
     machine: MachineSettings
     tensorboard: bool
     on_event: OnEvent | None
+    deadline: Deadline | None = None
 
     def run(self) -> TrainedModel:
         from initio.training.machine import run_on
@@ -169,10 +179,17 @@ class _TrainWork:
             on_progress=self._tell,
             on_epoch=(_deaf, keeper.hear)[first],
             on_note=(None, self._tell)[first],
+            enough=self._in_time,
         )
         if first:
             used = self.home.build(plan.architecture, plan.used)
             keeper.finish(seen, sum(p.numel() for p in used.parameters()))
+
+    def _in_time(self, history: Sequence[TrainedEpoch]) -> str:
+        """Why there is no time for another epoch, if there is none."""
+        if self.deadline is None or self.deadline.left > history[-1].seconds / len(history):
+            return ""
+        return "there was no time for another epoch"
 
     def _tell(self, what: object) -> None:
         if self.on_event is not None:

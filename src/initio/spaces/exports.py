@@ -10,7 +10,7 @@ from initio.errors import InputError, did_you_mean
 from initio.files import whole_file
 from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture, to_json
-from initio.spaces import GraphSpace, get_space, parse
+from initio.spaces import GraphSpace, Space, get_space, parse
 
 
 def export(
@@ -57,12 +57,14 @@ def exported(
     model = space.build(arch, settings, seed=seed)
     if weights is not None:
         files.load_weights(model, Path(weights))
+    if format == "safetensors":
+        return files.safetensors(model)
     write = {"onnx": traced.onnx, "torchscript": traced.torchscript}[format]
     return write(model.eval(), settings.shape)
 
 
-def python_source(arch: Architecture, settings: NetworkSettings) -> str:
-    """The network as one readable Python file that needs only torch.
+def python_source(arch: Architecture, settings: NetworkSettings, home: Space | None = None, ending: str = "") -> str:
+    """The network as one readable Python file that needs only torch; `ending` is what it has behind a trained network.
 
     >>> text = python_source(parse("mlp:relu,tanh"), NetworkSettings(channels=64, shape=(20,)))
     >>> print(text[text.index("    def forward") : text.index("if __name__")].rstrip())
@@ -73,13 +75,13 @@ def python_source(arch: Architecture, settings: NetworkSettings) -> str:
     """
     from initio.networks.export.python import python_source as written
 
-    space = get_space(arch.space)
+    space = home or get_space(arch.space)
     if not isinstance(space, GraphSpace):
         raise InputError(
             f"{space.name} has a builder of its own: the format python needs a space whose networks are graphs"
         )
     title = f"An architecture of {arch.space} as a PyTorch network:"
-    return written(lambda size: space.network(arch, size), settings, title, space.format(arch))
+    return written(lambda size: space.network(arch, size), settings, title, space.format(arch), ending)
 
 
 TEXTS: dict[str, Callable[[Architecture, NetworkSettings], str]] = {
@@ -87,5 +89,5 @@ TEXTS: dict[str, Callable[[Architecture, NetworkSettings], str]] = {
     "json": lambda arch, _: f"{to_json(arch)}\n",
     "python": python_source,
 }
-WITH_WEIGHTS = ("onnx", "torchscript")
+WITH_WEIGHTS = ("onnx", "torchscript", "safetensors")
 FORMATS = (*TEXTS, *WITH_WEIGHTS)

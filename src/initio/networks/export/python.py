@@ -25,7 +25,7 @@ MIN_LOOP = 3  # modules of the same kind in a row that are written as a loop
 
 
 def python_source(
-    network: Callable[[NetworkSettings], Graph], settings: NetworkSettings, title: str, notation: str
+    network: Callable[[NetworkSettings], Graph], settings: NetworkSettings, title: str, notation: str, ending: str = ""
 ) -> str:
     """The file's text.
 
@@ -34,6 +34,7 @@ def python_source(
         settings: the size, with channels and cells resolved; channels and classes become arguments with these defaults.
         title: first line of the file's comment.
         notation: the architecture as text, for the comment.
+        ending: the file's last part, where the network is trained.
     """
     assert settings.channels is not None
     sizes = {"classes": settings.classes, "channels": settings.channels}
@@ -51,30 +52,33 @@ def python_source(
             modules[step.name] = write(step.op).at(str(step.op.c_in), str(step.op.c_out), step.op.stride)
     body = _network(top, modules, sizes, settings.shape)
     definitions = [*operations.values(), *(cell.definition() for cell in cells), body]
-    return "\n".join([_header(title, notation, definitions), *(f"\n\n{text}" for text in definitions), MAIN])
+    header = _header(title, notation, "\n".join([*definitions, ending]), trained=bool(ending))
+    return "\n".join([header, *(f"\n\n{text}" for text in definitions), "\n\n" + (ending or MAIN)])
 
 
-MAIN = """
-
+MAIN = """\
 if __name__ == "__main__":
     network = Network()
     print(f"{sum(p.numel() for p in network.parameters()):,} parameters")
 """
 
 
-def _header(title: str, notation: str, definitions: Sequence[str]) -> str:
+def _header(title: str, notation: str, code: str, *, trained: bool) -> str:
     try:
         written_by = f"Initio {version('initio')}"
     except PackageNotFoundError:  # run from a source tree that was never installed
         written_by = "Initio"
     lines = textwrap.wrap(notation, 98, break_long_words=False, break_on_hyphens=False)
     comment = [f"# {title}", "#", *(f"# {line}" for line in lines), "#"]
-    comment.append(f"# Written by {written_by}; needs only torch. Weights are random until you load some:")
-    comment.append('#     network = Network(); network.load_state_dict(torch.load("weights.pt", weights_only=True))')
-    imports = ["", "from torch import Tensor, nn"]
-    if re.search(r"(?<![\w.])torch\.", "\n".join(definitions)):
-        imports.insert(1, "import torch")
-    return "\n".join(comment + imports)
+    needs = "needs only torch. Weights are random until you load some:"
+    use = 'network = Network(); network.load_state_dict(torch.load("weights.pt", weights_only=True))'
+    if trained:
+        needs = "needs only torch, and its weights in the .pt file of the same name:"
+        use = "network = load(); logits = network(preprocess(images)); CLASSES[int(logits[0].argmax())]"
+    comment += [f"# Written by {written_by}; {needs}", f"#     {use}"]
+    imports = ["import sys"] * ("sys.argv" in code) + ["from pathlib import Path", ""] * trained
+    imports += ["import torch"] * bool(re.search(r"(?<![\w.])torch\.", code))
+    return "\n".join([*comment, "", *imports, "from torch import Tensor, nn"])
 
 
 def _operations(graphs: Sequence[Graph], kit: Kit) -> tuple[Callable[[Op], OperationCode], dict[str, str]]:

@@ -1,7 +1,8 @@
-"""Weights from a file that `torch.save(model.state_dict(), path)` wrote."""
+"""Weights in files that cannot run code: those of `torch.save(model.state_dict(), path)`, and safetensors."""
 
 from __future__ import annotations
 
+import io
 import pickle
 import warnings
 from collections.abc import Mapping
@@ -11,6 +12,28 @@ import torch
 from torch import Tensor, nn
 
 from initio.errors import InputError
+
+
+def torch_file(model: nn.Module) -> bytes:
+    """What `torch.load(path, weights_only=True)` reads."""
+    buffer = io.BytesIO()
+    torch.save(_state(model), buffer)
+    return buffer.getvalue()
+
+
+def safetensors(model: nn.Module, facts: Mapping[str, str] | None = None) -> bytes:
+    """A safetensors file, `facts` in its head."""
+    try:
+        from safetensors.torch import save
+    except ImportError:
+        raise InputError("the format safetensors needs its package: pip install 'initio[export]'") from None
+    return save(_state(model), metadata=dict(facts or {}))
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    """Tensors in their usual order in memory, each with memory of its own."""
+    usual = torch.contiguous_format
+    return {name: value.detach().cpu().clone(memory_format=usual) for name, value in model.state_dict().items()}
 
 
 def load_weights(model: nn.Module, path: Path) -> None:

@@ -1,0 +1,169 @@
+"""The card of a trained network: what it is, what it was trained on and how, how good it is, how it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from initio.analysis.classification import LEVEL
+from initio.networks.graphs import NetworkSettings
+from initio.records import Scalar
+from initio.report.cells import printable
+from initio.runs.evaluate import load_evaluation
+from initio.runs.models import TrainedModel, Which
+
+UNSTATED = "not stated"
+
+
+@dataclass(frozen=True)
+class InputCard:
+    """What the network reads."""
+
+    shape: tuple[int, ...]
+    type: str  # of stored values: uint8 or float32
+    scale: float
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    steps: tuple[str, ...]  # of the preprocessing, in words
+
+
+@dataclass(frozen=True)
+class HeldOutCard:
+    """How good the network is on data that nobody learned from; accuracies are in percent."""
+
+    tested: str
+    fingerprint: str
+    samples: int
+    accuracy: float
+    low: float
+    high: float
+    loss: float
+    brier: float
+    calibration_error: float
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """All that someone who gets the network should know."""
+
+    licence: str
+    architecture: str  # in its space's notation
+    space: str
+    network: NetworkSettings
+    parameters: int
+    inputs: InputCard
+    classes: tuple[str, ...]
+    data: str
+    fingerprint: str  # of what was learned and validated on
+    recipe: str
+    settings: dict[str, Scalar]
+    seed: int
+    which: Which
+    epoch: int | None  # of these weights
+    weights: str  # their SHA-256
+    validation: float | None  # accuracy, on the share that chose the epoch
+    test: HeldOutCard | None
+    versions: dict[str, str]
+
+    kind: ClassVar[str] = "model card"
+
+    def markdown(self, name: str, files: tuple[str, ...]) -> str:
+        """The card as a page; `files` are those that it goes with."""
+        return "\n".join(self._lines(name, files)) + "\n"
+
+    def _lines(self, name: str, files: tuple[str, ...]) -> Iterator[str]:
+        yield from (f"# {name}", "")
+        yield f"A classifier of {len(self.classes)} classes with {self.parameters:,} parameters, trained by Initio."
+        yield from ("", f"Licence: {_plain(self.licence)}", "", "## How good it is", "")
+        if self.test is None:
+            yield "It was not evaluated on data that nobody learned from: `initio evaluate` does that."
+        else:
+            test = self.test
+            yield (
+                f"On {_plain(test.tested)} ({test.samples:,} samples, which neither the search nor the training saw): "
+                f"accuracy {test.accuracy:.2f} %, {100 * LEVEL:.0f} % interval {test.low:.2f} to {test.high:.2f}; "
+                f"loss {test.loss:.4f}, Brier score {test.brier:.4f}, "
+                f"calibration error {100 * test.calibration_error:.2f} points."
+            )
+        if self.validation is not None:
+            yield (
+                f"On the share that was held out to choose the epoch: {self.validation:.2f} % "
+                f"(the {self.which} epoch, {self.epoch})."
+            )
+        yield from ("", "## What it reads", "")
+        yield f"A batch (m, {', '.join(map(str, self.inputs.shape))}) of {self.inputs.type}. Preprocessing:"
+        yield from ("", *(f"{number}. {step}" for number, step in enumerate(self.inputs.steps, start=1)), "")
+        if self.inputs.mean:
+            yield f"Mean {_numbers(self.inputs.mean)}; deviation {_numbers(self.inputs.std)}."
+        yield from ("", f"It answers with logits, in this order: {', '.join(map(_plain, self.classes))}.", "")
+        yield from ("## Files", "", *(f"- `{file}`: {_use(Path(file))}" for file in files), "")
+        yield from ("## How it was made", "", "| | |", "|---|---|")
+        made = {
+            "space": self.space,
+            "architecture": f"`{_plain(self.architecture)}`",
+            "channels, cells": f"{self.network.channels}, {self.network.cells}",
+            "data": f"{_plain(self.data)}, fingerprint {self.fingerprint}",
+            "recipe": self.recipe,
+            "settings": ", ".join(f"{name} {value}" for name, value in self.settings.items()),
+            "seed": self.seed,
+            "weights": f"of the {self.which} epoch, SHA-256 {self.weights}",
+            "versions": ", ".join(f"{name} {version}" for name, version in self.versions.items()),
+        }
+        yield from (f"| {key} | {value} |" for key, value in made.items())
+
+
+def make_card(trained: TrainedModel, which: Which, licence: str) -> ModelCard:
+    """The card of a trained network; what `initio evaluate` wrote is on it if it is of these weights."""
+    plan, outcome = trained.plan, trained.outcome
+    how = trained.preprocessing
+    seen, test = load_evaluation(trained.folder), None
+    if seen is not None and seen.weights == trained.digest(which):
+        found = seen.judgement
+        test = HeldOutCard(
+            seen.tested, seen.fingerprint, found.samples, found.accuracy, found.low, found.high,
+            found.loss, found.brier, found.calibration_error,
+        )  # fmt: skip
+    epoch, validation = {"best": (outcome.epoch, outcome.accuracy), "last": (outcome.epochs, outcome.last)}[which]
+    return ModelCard(
+        licence=licence,
+        architecture=trained.space.format(plan.architecture),
+        space=plan.architecture.space,
+        network=plan.used,
+        parameters=outcome.parameters,
+        inputs=InputCard(how.shape, str(how.dtype).removeprefix("torch."), how.scale, how.mean, how.std, how.said()),
+        classes=plan.names,
+        data=Path(plan.data).name,
+        fingerprint=plan.fingerprint,
+        recipe=plan.recipe,
+        settings=plan.settings,
+        seed=plan.seed,
+        which=which,
+        epoch=epoch,
+        weights=trained.digest(which),
+        validation=validation,
+        test=test,
+        versions=plan.versions,
+    )
+
+
+def _plain(text: str) -> str:
+    """Names come from files: they must not become markup or new lines."""
+    return printable(text).replace("|", "\\|").replace("`", "'").replace("<", "&lt;")
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    shown = ", ".join(f"{value:.6g}" for value in values[:12])
+    return shown + f", ... ({len(values)} in all)" * (len(values) > 12)
+
+
+def _use(file: Path) -> str:
+    ways = {
+        ".onnx": "for ONNX runtimes, `input` to `logits`, any batch size; the preprocessing but the resizing is in it",
+        ".torchscript": "for `torch.jit.load`; the preprocessing but the resizing is in it",
+        ".py": "`network = load(); logits = network(preprocess(images))`; needs only torch and the weights beside it",
+        ".pt": "the weights of the Python file, read by `torch.load(path, weights_only=True)`",
+        ".safetensors": "the weights alone, for `initio.build` or the Python file",
+    }
+    return ways[file.suffix]

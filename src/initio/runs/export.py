@@ -1,0 +1,123 @@
+"""The verb: `initio.export`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from initio.errors import InputError, did_you_mean
+from initio.files import read_text, whole_file, write_text
+from initio.records import Architecture, from_json, to_json
+from initio.runs.card import UNSTATED, ModelCard, make_card
+from initio.runs.models import ModelFolder, TrainedModel, Which, load_model
+from initio.spaces import exports
+from initio.spaces.exports import python_source
+
+SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "python": ".py", "safetensors": ".safetensors"}
+WEIGHTS = ".pt"  # of the Python file, beside it
+
+
+def export(
+    what: TrainedModel | Architecture | str | Path,
+    path: str | Path | None = None,
+    format: str = "python",
+    **options: Any,
+) -> Path:
+    """Writes a trained network, or an architecture, to a file that other programs read; the file's path.
+
+    Args:
+        what: a trained network or its folder; else an architecture, or the text or name of one.
+        path: the file; that of a trained network is by default `export/model` in its folder.
+        format: onnx, torchscript, python or safetensors; of an architecture also genotype and json.
+        options: of a trained network those of `export_trained`, of an architecture those of
+            `initio.spaces.exports.exported`.
+    """
+    if isinstance(what, str | Path) and is_trained(what):
+        what = load_model(what)
+    if isinstance(what, TrainedModel):
+        return export_trained(what, path, format, **options)
+    if path is None:
+        raise InputError("say which file to write the architecture to")
+    if isinstance(what, Path):
+        what = str(what)
+    exports.export(what, path, format, **options)
+    return Path(path)
+
+
+def is_trained(what: str | Path) -> bool:
+    """Whether this is the folder of a training."""
+    try:
+        return what != "" and ModelFolder(Path(what)).plan_path.is_file()
+    except (OSError, ValueError):  # too long for a path: a notation
+        return False
+
+
+def export_trained(
+    trained: TrainedModel,
+    path: str | Path | None = None,
+    format: str = "onnx",
+    *,
+    which: Which = "best",
+    preprocess: bool = True,
+    licence: str | None = None,
+) -> Path:
+    """Writes the network with its weights, what is beside it, and its card.
+
+    Args:
+        trained: the network.
+        path: of the file; the card has the same name and ends in `.card.md` and `.card.json`.
+        format: one of `SUFFIXES`.
+        which: the weights of the best epoch, or of the last.
+        preprocess: let ONNX and TorchScript files divide and normalise stored values themselves; without it they read
+            what the card's steps make of them.
+        licence: for the card; by default what an earlier card says.
+    """
+    if format not in SUFFIXES:
+        raise InputError(f"a trained network is not exported as {format!r}: {did_you_mean(format, list(SUFFIXES))}")
+    if path is None:
+        path = trained.folder / "export" / f"model{SUFFIXES[format]}"
+        path.parent.mkdir(exist_ok=True)
+    path = Path(path)
+    if path.suffix == WEIGHTS and format == "python":
+        raise InputError(f"{str(path)!r} is where the weights would be: let the Python file end in .py")
+    card_path = path.with_suffix(".card.json")
+    card = make_card(trained, which, licence or _licence(card_path))
+    for file, content in _contents(trained, path, format, which, preprocess, card).items():
+        with whole_file(file) as temporary:
+            temporary.write_bytes(content)
+    files = [path.with_suffix(suffix) for suffix in (*SUFFIXES.values(), WEIGHTS)]
+    beside = [path, *(file for file in files if file.is_file() and file != path)]
+    write_text(card_path, to_json(card, indent=2) + "\n")
+    write_text(path.with_suffix(".card.md"), card.markdown(path.stem, tuple(file.name for file in beside)))
+    return path
+
+
+def _contents(
+    trained: TrainedModel, path: Path, format: str, which: Which, preprocess: bool, card: ModelCard
+) -> dict[Path, bytes]:
+    """The files of a format; weights come before the code that reads them."""
+    from initio.networks.export import traced, weights
+    from initio.networks.export.inputs import Preprocessed, Preprocessing, trained_code
+
+    model, how = trained.build(which), trained.preprocessing
+    facts = {"classes": json.dumps(card.classes), "card": to_json(card)}
+    if format == "safetensors":
+        return {path: weights.safetensors(model, facts)}
+    if format == "python":
+        plan = trained.plan
+        code = python_source(plan.architecture, plan.used, trained.space, trained_code(how, card.classes))
+        return {path.with_suffix(WEIGHTS): weights.torch_file(model), path: code.encode()}
+    if preprocess:
+        model = Preprocessed(model, how).eval()
+    else:
+        how = Preprocessing(how.shape)
+    write = {"onnx": traced.onnx, "torchscript": traced.torchscript}[format]
+    return {path: write(model, how.shape, how.dtype, facts)}
+
+
+def _licence(path: Path) -> str:
+    """What an earlier card says."""
+    if not path.is_file():
+        return UNSTATED
+    return from_json(ModelCard, read_text(path), where=str(path)).licence
