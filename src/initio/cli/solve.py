@@ -17,8 +17,8 @@ from initio.errors import InputError
 class SolveCommand:
     """Makes a trained, evaluated and exported network of your data, in the time that you have.
 
-    Looks at the data, searches a network by the best method that the time allows, trains it, trains a ResNet of the same
-    size for comparison, measures both on samples that nobody has learned from, and exports the better one.
+    Looks at the data, searches a network by the best method that the time allows, trains it, trains a ResNet of the
+    same size for comparison, measures both on samples that nobody has learned from, and exports the better one.
 
     Args:
         data: digits, a file or a folder; docs/data.md lists all kinds.
@@ -65,7 +65,7 @@ class SolveCommand:
                 "max_latency": seconds("--max-latency", self.max_latency),
             }
             asked = {name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "seed")}
-            time = seconds("--budget", self.budget)
+            time = seconds("--budget", self.budget) or 0.0
             work = partial(solve, self.data, time, limits=limits, folder=folder, **asked)
         try:
             with SolveReporter() as told:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 SCORING = 0.3  # share of a search's time in which a pool is scored
 LARGEST_POOL = 400  # architectures that are scored where the time would allow more
 FEWEST = 6  # trainings, below which they become shorter
 LONGEST = 12  # epochs of one; beyond that there are more trainings instead
 VALIDATION = 1.2  # an epoch with its validation, in units of one without
+TICK = 2.0  # seconds between two notes of the time
 LEAST_PER_CLASS = 20  # samples, where the data are cut
 
 
@@ -63,3 +66,28 @@ def sizes_within(
         least = min(samples, LEAST_PER_CLASS * classes)
         cut = max(least, math.floor(samples * affordable / (wanted * epochs)))
     return TrainingSizes(pool, wanted, epochs, cut)
+
+
+@dataclass
+class Ticking:
+    """Passes on what it hears, and notes the time now and then: what was used before a kill counts.
+
+    Args:
+        tick: notes the seconds of all work so far.
+        start: when it would have begun, had it never been interrupted.
+        on_event: hears what this hears.
+    """
+
+    tick: Callable[[float], None]
+    start: float
+    on_event: Callable[[Any], None] | None
+    noted: float = 0.0
+
+    def __call__(self, what: object) -> None:
+        """Hears something."""
+        now = time.perf_counter()
+        if now - self.noted > TICK:
+            self.noted = now
+            self.tick(now - self.start)
+        if self.on_event is not None:
+            self.on_event(what)

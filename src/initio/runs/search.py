@@ -18,7 +18,7 @@ from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
-from initio.runs.budget import LARGEST_POOL, SCORING, TrainingSizes, sizes_within
+from initio.runs.budget import LARGEST_POOL, SCORING, Ticking, TrainingSizes, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from initio.training import Training
 
 QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
-LEAST_POOL = 10  # architectures that are scored in any case
+LEAST_POOL = 3  # architectures that are scored in any case
 TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
 ENDING = 0.03  # share of a budget of time that is left for the pictures
-TICK = 2.0  # seconds between two notes of the time
 TRAININGS = "trainings"  # the folder of the user's cache, and of a run
 DRAWS = 20_000  # attempts to fill a pool within limits
 METRICS = (  # of the pool
@@ -232,7 +231,7 @@ class _Work:
     def _drive(self, run: RunFolder, done: tuple[SearchStep, ...], on_step: OnStep | None) -> SearchResult:
         """Scores the pool if that is needed, then searches; what costs time is kept in the folder as it is made."""
         if self.plan.budget is not None:
-            self = replace(self, on_progress=_Ticking(run, self.began - run.seconds(), self.on_progress))
+            self = replace(self, on_progress=Ticking(run.tick, self.began - run.seconds(), self.on_progress))
         used = run.seconds() + time.perf_counter() - self.began
         ending = ENDING * (self.plan.budget or 0.0)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
@@ -354,24 +353,6 @@ class _Work:
                 break
             kept[problem.draw(rng)] = None
         return [arch for arch in kept if space.connected(arch)]
-
-
-@dataclass
-class _Ticking:
-    """Passes on what it hears, and notes the time now and then, so that what was used before a kill counts."""
-
-    run: RunFolder
-    start: float
-    on_progress: OnProgress | None
-    noted: float = 0.0
-
-    def __call__(self, what: object) -> None:
-        now = time.perf_counter()
-        if now - self.noted > TICK:
-            self.noted = now
-            self.run.tick(now - self.start)
-        if self.on_progress:
-            self.on_progress(what)
 
 
 def make_problem(

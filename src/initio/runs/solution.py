@@ -75,7 +75,7 @@ class Design:
 
     @property
     def half(self) -> float:
-        """Seconds that a contender has: the found network for its search and its training, the ResNet for its training."""
+        """Seconds of a contender: for search and training of the found network, for the training of the ResNet."""
         return self.seconds / (1 + self.compared)
 
 

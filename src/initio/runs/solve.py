@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from initio.data.sources import has_size, located
 from initio.errors import Deadline, InputError
 from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, from_json, to_json
+from initio.runs.budget import Ticking
 from initio.runs.evaluate import evaluate
 from initio.runs.export import export
 from initio.runs.models import ModelFolder, TrainedModel
@@ -56,14 +58,15 @@ FEWEST_EPOCHS = 3  # for which the data are cut
 SEARCHED = 16  # pixels of the images that are searched on, if they have as many
 PHOTO, LARGE_PHOTO, HOUR = 32, 64, 3600.0  # pixels of larger images as they are learned; the second from an hour on
 LINEAR = 0.03  # share of the budget for the linear classifier
-ENDING, LEAST_ENDING, MOST_ENDING = 0.1, 25.0, 0.3  # share for evaluation and export, at least in seconds, at most
+ENDING = 0.1  # share of the budget for evaluation and export,
+LEAST_ENDING, MOST_ENDING = 10.0, 0.4  # at least so many seconds of this process, at most this share
 SEARCH = 0.4  # share of a contender's time in which its cell is searched
 MARGIN = 0.75  # of the epochs that the measured speed allows: others use the machine too
 HYBRID = 6.0  # epochs that must fit into the time of a search for one that trains
+SHORT = 180.0  # seconds of a search, below which networks of one cell a stage are scored instead of deep ones
 PRIOR = "prior"  # the robust hybrid with a single training, which decides nothing
 ONNX = 10.0  # seconds that must be left to begin with it
 VALIDATION = 0.1
-TICK = 2.0  # seconds between two notes of the time
 
 OnEvent = Callable[[Any], None]
 T = TypeVar("T")
@@ -90,8 +93,8 @@ def solve(
         budget: seconds for everything; kept within a tenth.
         limits: on the network that is built.
         space: where to search; by default nb201 for images, mlp-3 for all else.
-        method: how, one that trains; by default the robust hybrid with short trainings where there is time for them, else
-            what it would train first.
+        method: how, one that trains; by default the robust hybrid with short trainings where there is time for them,
+            else what it would train first.
         recipe: whose settings are trained with; the number of epochs follows from the time.
         baseline: give half of the time to a ResNet of the same size, and keep the better one by validation accuracy.
         seed: of everything.
@@ -193,7 +196,7 @@ class _Solving:
         with self.kept.locked():
             used = self.kept.used()
             deadline = Deadline.after(self.plan.budget, used + time.perf_counter() - self.began)
-            ticking = _Ticking(self.kept, self.began - used, self.on_event)
+            ticking = Ticking(self.kept.tick, self.began - used, self.on_event)
             return replace(self, on_event=ticking)._stages(deadline)
 
     def hear(self, what: object) -> None:
@@ -208,13 +211,13 @@ class _Solving:
         return self.loaded[spec]
 
     def _stages(self, deadline: Deadline) -> Solution:
-        kept, budget = self.kept, self.plan.budget
-        trained = deadline.sooner(min(max(ENDING * budget, LEAST_ENDING), MOST_ENDING * budget))
+        kept = self.kept
         report = kept.stage("data", DataReport, lambda: self.look(self.plan.data)[0])
         for sentence in report.told():
             self.hear(sentence)
         linear = kept.stage("linear", TestScore, lambda: self._linear(report))
         self.hear(f"linear classifier: {linear}")
+        trained = deadline.sooner(self._ending())
         design = kept.stage("design", Design, lambda: self._design(report, trained))
         self.hear(design.why)
         chosen = self._search(design, report)
@@ -226,6 +229,11 @@ class _Solving:
             network = self._resnet(contenders["found"], design)
             contenders["resnet"] = self._train("resnet", RESNET, design, network, trained)
         return self._end(report, linear, design, chosen, contenders, deadline)
+
+    def _ending(self) -> float:
+        """Seconds for what comes after the trainings; more of them where others use the machine too."""
+        busy = (time.perf_counter() - self.began) / max(time.process_time(), 1e-3)
+        return min(max(ENDING * self.plan.budget, LEAST_ENDING * busy), MOST_ENDING * self.plan.budget)
 
     # --- before anything is searched ----------------------------------------------------------------------------------
 
@@ -306,6 +314,8 @@ class _Solving:
         asked: dict[str, Any] = {"method": design.method}
         if design.method == PRIOR:
             asked = {"method": "robust", "queries": 1, "epochs": 1}
+        if design.space == IMAGES and SEARCH * design.half < SHORT:
+            asked["cells"] = 1
         if report.side is not None and not has_size(self.plan.data):
             asked["pixels"] = min(SEARCHED, design.pixels or report.side)
         return search(
@@ -360,9 +370,19 @@ class _Solving:
         """The ResNet whose number of parameters is nearest to that of the found network, within the limits."""
         space, shape = get_space(IMAGES), found.plan.network.shape
         cells = design.cells if design.space == IMAGES else 1
-        sizes = [NetworkSettings(width, cells, found.plan.network.classes, shape) for width in range(2, WIDEST)]
-        allowed = [size for size in sizes if self.plan.limits.excess(space.cost(RESNET, size)) <= 1] or sizes[:1]
-        return min(allowed, key=lambda size: abs(space.cost(RESNET, size).parameters - found.outcome.parameters))
+        wanted = found.outcome.parameters
+
+        def network(width: int) -> NetworkSettings:
+            return NetworkSettings(width, cells, found.plan.network.classes, shape)
+
+        def too_large(width: int) -> bool:
+            cost = space.cost(RESNET, network(width))
+            return cost.parameters > wanted or self.plan.limits.excess(cost) > 1
+
+        narrower = max(1, bisect(range(1, WIDEST), False, key=too_large))
+        near = [network(width) for width in (narrower, narrower + 1)]
+        allowed = [size for size in near if self.plan.limits.excess(space.cost(RESNET, size)) <= 1] or near[:1]
+        return min(allowed, key=lambda size: abs(space.cost(RESNET, size).parameters - wanted))
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -376,23 +396,25 @@ class _Solving:
         deadline: Deadline,
     ) -> Solution:
         """Evaluates the networks, exports the better one, and writes the page."""
-        scores, notes = dict[str, TestScore](), []
-        for name, model in contenders.items():
-            out = model.outcome
-            if out.accuracy is None:
-                notes.append(f"the {NAMES[name]} has no accuracy: {out.flag}")
-                continue
+        notes = [
+            f"the {NAMES[name]} has no accuracy: {model.outcome.flag}"
+            for name, model in contenders.items()
+            if model.outcome.accuracy is None
+        ]
+        learned_something = [name for name, model in contenders.items() if model.outcome.accuracy is not None]
+        if not learned_something:
+            raise InputError(f"nothing was learned: {'; '.join(notes)}")
+        best = max(learned_something, key=lambda name: contenders[name].outcome.accuracy or 0.0)  # the first of equals
+        scores = dict[str, TestScore]()
+        for name in learned_something:
+            out = contenders[name].outcome
             self.hear(f"evaluating the {NAMES[name]}")
-            seen = evaluate(model).judgement
+            seen = evaluate(contenders[name], save=name == best).judgement
             learned = f"{out.epochs} epochs in {out.seconds:.0f} s, validation {out.accuracy:.2f} %"
             scores[name] = TestScore(seen.accuracy, seen.low, seen.high, learned)
             if out.ended:
-                notes.append(
-                    f"the {NAMES[name]} was trained for {out.epochs} of {model.plan.how.epochs} epochs: {out.ended}"
-                )
-        if not scores:
-            raise InputError(f"nothing was learned: {'; '.join(notes)}")
-        best = max(scores, key=lambda name: contenders[name].outcome.accuracy or 0.0)  # the found one of equals
+                planned = contenders[name].plan.how.epochs
+                notes.append(f"the {NAMES[name]} was trained for {out.epochs} of {planned} epochs: {out.ended}")
         files = self._export(best, contenders[best], deadline, notes)
         space = get_space(design.space)
         solution = Solution(
@@ -427,24 +449,6 @@ class _Solving:
             except InputError as error:
                 notes.append(f"no ONNX file: {error}")
         return tuple(str(path.relative_to(self.kept.folder)) for path in paths)
-
-
-@dataclass
-class _Ticking:
-    """Passes on what it hears, and notes the time now and then."""
-
-    kept: SolveFolder
-    start: float
-    on_event: OnEvent | None
-    noted: float = 0.0
-
-    def __call__(self, what: object) -> None:
-        now = time.perf_counter()
-        if now - self.noted > TICK:
-            self.noted = now
-            self.kept.tick(now - self.start)
-        if self.on_event is not None:
-            self.on_event(what)
 
 
 def _typical(space: Space) -> tuple[Architecture, list[tuple[int, int]]]:

@@ -144,6 +144,8 @@ class QuerySearch(Search[Trained]):
                 try:
                     seen = self._seen(problem, query, ledger, evaluate)
                 except OutOfTimeError:
+                    if ledger.empty:  # then what would have been trained first must do
+                        choice = query.architecture
                     break
                 if budget.seconds is not None and ledger.seconds + seen.seconds > budget.seconds:
                     break  # this training would not have ended in time
@@ -170,7 +172,8 @@ class QuerySearch(Search[Trained]):
         """How good it was."""
         own = max((step for step in steps if step.architecture == chosen), key=lambda s: s.strength, default=None)
         if own is None or own.value is None:
-            return f"the search's own choice after {len(steps)} trainings"
+            done = f"after {len(steps)} trainings" * bool(steps) or "without any training"
+            return f"the search's own choice {done}"
         return f"largest validation accuracy, {own.value:.2f} %, of {len(steps)} trainings"
 
 
@@ -186,6 +189,11 @@ class Ledger:
     def queries(self) -> int:
         """How many trainings there were; what takes too long is not trained."""
         return sum(not step.flag.startswith(SLOW) for step in self.steps)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has a value yet."""
+        return all(step.value is None for step in self.steps)
 
     def step(self, query: Query, seen: Observation) -> Trained:
         """A new answer as the next step."""
