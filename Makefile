@@ -5,13 +5,16 @@ PYTHON := python3
 endif
 BIN := .venv/bin
 
-.PHONY: demo test lint studies docs clean
+.PHONY: demo test fuzz lint studies docs clean
 
 demo: .venv/ready          ## the main job on the embedded default, nothing to download
 	$(BIN)/initio demo
 
 test: .venv/ready          ## the whole test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+fuzz: .venv/ready          ## a million damaged inputs to every reader, or FUZZ=200000
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz
 
 lint: .venv/ready          ## style, formatting and types
 	$(BIN)/ruff check .

@@ -1,12 +1,13 @@
 """Files that are whole or not there."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from initio.errors import InputError
-from initio.files import add_line, whole_file, whole_lines, write_text
+from initio.files import add_line, fresh_folder, is_abandoned, whole_file, whole_lines, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -58,3 +59,37 @@ def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
     assert whole_lines(path) == ["ünö".encode()]
     add_line(path, "two")
     assert whole_lines(path) == ["ünö".encode(), b"two"]
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    if (child := os.fork()) == 0:
+        with whole_file(tmp_path / "a.txt") as temporary:
+            temporary.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".a-")
+    assert is_abandoned(left)
+    fresh_folder(tmp_path)  # nothing but that is in it
+    write_text(tmp_path / "b.txt", "another file")
+    assert left.exists()
+    write_text(tmp_path / "a.txt", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+    with pytest.raises(InputError, match="is not empty: give another folder, or resume"):
+        fresh_folder(tmp_path, ", or resume")
+
+
+def test_what_someone_is_writing_is_left_alone(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "a.txt") as first:
+        assert not is_abandoned(first)
+        write_text(tmp_path / "a.txt", "second")
+        assert first.exists()
+        with pytest.raises(InputError, match="is not empty"):
+            fresh_folder(tmp_path)
+        first.write_text("first")
+    assert (tmp_path / "a.txt").read_text() == "first"
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        add_line(Path("/dev/full"), "text")

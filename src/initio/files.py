@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ try:  # not every system has them: there, nothing is locked and no memory is kno
 except ImportError:
     fcntl = resource = None  # type: ignore[assignment, unused-ignore]
 HAS_LOCKS = fcntl is not None
+TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\..*)?")
 
 
 def cache_folder(name: str) -> Path:
@@ -38,15 +40,69 @@ def whole_file(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise InputError(f"cannot write {str(path)!r}: it is not a plain file")
     target = path.resolve()
-    temporary = target.with_name(f".{target.stem[:100]}-{token_hex(8)}{target.suffix}")
-    temporary.touch(exist_ok=False)
+    for abandoned in target.parent.glob(f"{_start(target)}*"):
+        if is_abandoned(abandoned):
+            abandoned.unlink(missing_ok=True)
+    with _temporary(target) as temporary, naming(path):
+        try:
+            yield temporary
+            temporary.replace(target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+            raise
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether it is a temporary file of `whole_file` whose process was killed."""
+    if fcntl is None or not TEMPORARY.fullmatch(path.name):
+        return False
     try:
-        yield temporary
-        temporary.replace(target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+    except OSError:  # someone is writing to it, or it is gone
+        return False
+
+
+def _start(target: Path) -> str:
+    return f".{target.stem[:100]}-"
+
+
+@contextmanager
+def _temporary(target: Path) -> Iterator[Path]:
+    """A new empty file beside the target, locked: a process that is killed loses its locks, whatever else it leaves."""
+    while True:
+        path = target.with_name(f"{_start(target)}{token_hex(8)}{target.suffix}")
+        with path.open("xb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists():  # nobody took it for abandoned before it was locked
+                yield path
+                return
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system inside the block say of which file they speak."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
         raise
+
+
+def fresh_folder(folder: Path, go_on: str = "") -> None:
+    """Makes the folder, or takes an empty one; what a killed process left half-written does not count.
+
+    A folder with anything else in it is refused with a sentence that ends in `go_on`.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{str(folder)!r} is a file: give another folder")
+    if folder.exists() and not all(map(is_abandoned, folder.iterdir())):
+        raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def whole_lines(path: Path) -> list[bytes]:
@@ -62,7 +118,7 @@ def whole_lines(path: Path) -> list[bytes]:
 
 def add_line(path: Path, line: str) -> None:
     """Adds a line; it is on disk when this returns."""
-    with path.open("ab") as file:
+    with naming(path), path.open("ab") as file:
         file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())

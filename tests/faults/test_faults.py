@@ -26,7 +26,7 @@ from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
 from initio.scores.workers import LostTasksError
 from initio.spaces import NB201, Space
-from studies.score_faults import SMALL, command, count, start, workers_of
+from studies.faults import SMALL, command, count, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
 BATCH = noise((3, 8, 8), batch_size=4)
@@ -43,9 +43,10 @@ def own_job(space: Space, **changes: object) -> ScoringJob:
 
 @ON_LINUX
 def test_kill_main_then_resume(tmp_path: Path) -> None:
-    """Its workers end with it, and the rest is scored to the same bits; studies/score_faults.py kills at any moment."""
+    """Its workers end with it, and the rest is scored to the same bits; studies/faults.py kills at any moment."""
     whole, survived, options = tmp_path / "whole.db", tmp_path / "survived.db", ("--metrics", "grad,kappa", *SMALL[2:])
-    process = start(command(survived, 300, 2, options))  # would take long
+    words = [sys.executable, "-m", "initio", *command(survived, 300, 2, options)]  # would take long
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 120
     while count(survived) < 10 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -60,7 +61,7 @@ def test_kill_main_then_resume(tmp_path: Path) -> None:
         before = {*store.evaluations()}
     scored = {e.architecture for e in before if e.metric == "grad"}
     for path in (survived, whole):
-        assert main(command(path, len(scored) + 4, 1, options)[3:]) == 0
+        assert main(command(path, len(scored) + 4, 1, options)) == 0
     with Store(whole, read_only=True) as a, Store(survived, read_only=True) as b:
         uninterrupted, resumed = {*a.evaluations()}, {*b.evaluations()}
     assert uninterrupted <= resumed

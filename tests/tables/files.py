@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from initio.records import Architecture
-from initio.spaces import NB101
+from initio.spaces import NB101, NB201
 from initio.spaces.modelspec import OPS
 from initio.tables.convert.tfrecord import masked_crc32c
+from initio.tables.nb301 import PARTS, PREFIX, code_words
 
 SHARED = Path(os.environ.get("INITIO_DATA") or Path(__file__).parents[3] / "shared" / "data")
 needs_data = pytest.mark.skipif(not (SHARED / "nb201_tss.npz").is_file(), reason=f"no benchmark tables in {SHARED}")
@@ -176,3 +177,34 @@ def encrypted(archive: bytes) -> bytes:
         while (start := archive.find(mark, start + 1)) >= 0:
             raw[start + place] |= 1
     return bytes(raw)
+
+
+# --- compact tables ---------------------------------------------------------------------
+
+
+def good_nb201() -> dict[str, object]:
+    """What `open_table` needs of NAS-Bench-201."""
+    rng, n = Random(0), 50
+    ops = {"ops": np.array([NB201.sample(rng).choices for _ in range(n)], dtype=np.int8)}
+    return {**ops, **{name: np.ones(n) for name in ("val12_c10", "time200_c10", "test_c10_nb201")}}
+
+
+def good_nb101() -> dict[str, object]:
+    """What it needs of NAS-Bench-101."""
+    columns = {name: np.ones(3) for name in ("val_acc_108", "train_time_108_s", "test_acc_108")}
+    whole = {"n_vertices": np.full(3, 7), "adj_bits": np.full(3, 1), "ops": np.zeros((3, 5), int)}
+    return {**whole, "hash64": np.array([1, 2, 3], np.uint64), **columns}
+
+
+def small_surrogate(path: Path) -> Path:
+    """A surrogate of two numbers an input and one layer a branch, with its codes beside it."""
+    rng = np.random.default_rng(0)
+    words = code_words()
+    codes = {PREFIX + name: {word: place for place, word in enumerate(known)} for name, known in words.items()}
+    path.with_name(f"{path.stem}_encoding.json").write_text(json.dumps(codes))
+    arrays: dict[str, Any] = {"epoch_scale": 0.01, "runtime_scale": 9.0, "runtime_shift": 1.0}
+    arrays |= {f"embed_{k:02}": rng.standard_normal((len(known), 2)) for k, known in enumerate(words.values())}
+    for part in PARTS:
+        arrays |= {f"{part}.0.weight": rng.standard_normal((2, 2 * len(words) + 1)), f"{part}.0.bias": np.zeros(2)}
+    np.savez(path, **arrays)
+    return path

@@ -6,15 +6,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from initio import InputError
-from initio.records import Query
 from initio.spaces import NB101, NB201
 from initio.tables import open_compact, open_table, split_target
-from tests.data.test_fuzz import damaged, refusal
-from tests.tables.files import SHARED, encrypted, needs_data
+from tests.tables.files import SHARED, encrypted, good_nb101, good_nb201, needs_data
 
 
 def small_table(folder: Path, n: int = 50) -> Path:
@@ -129,12 +125,6 @@ WRONG_NB101: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def good_nb101() -> dict[str, object]:
-    columns = {name: np.ones(3) for name in ("val_acc_108", "train_time_108_s", "test_acc_108")}
-    whole = {"n_vertices": np.full(3, 7), "adj_bits": np.full(3, 1), "ops": np.zeros((3, 5), int)}
-    return {**whole, "hash64": np.array([1, 2, 3], np.uint64), **columns}
-
-
 @pytest.mark.parametrize(("change", "text"), WRONG_NB101)
 def test_arrays_of_nb101_are_checked_when_it_is_opened(change: dict[str, object], text: str, tmp_path: Path) -> None:
     refused(tmp_path, "nb101", good_nb101(), change, text)
@@ -157,47 +147,6 @@ def test_the_multi_fidelity_file_is_checked_too(tmp_path: Path) -> None:
     np.savez(beside, row=np.array([2, 0]), val_acc_4=np.array([7.0, 8.0]), train_time_108_s=np.array([27.0, np.nan]))
     table = open_table("nb101", table=tmp_path / "table.npz")
     assert (len(table.architectures or ()), table.validation.epochs) == (1, (4,))  # a training without a time is none
-
-
-def good_nb201() -> dict[str, object]:
-    rng = Random(0)
-    ops = {"ops": np.array([NB201.sample(rng).choices for _ in range(N)], dtype=np.int8)}
-    return {**ops, **{name: np.ones(N) for name in ("val12_c10", "time200_c10", "test_c10_nb201")}}
-
-
-def opens_or_is_refused(name: str, path: Path) -> None:
-    """A table that opens also answers."""
-
-    def ask() -> None:
-        table = open_table(name, table=path)
-        for arch in (table.architectures or ())[:3]:
-            assert table.validation(Query(arch)).value is not None
-            table.report(arch)
-            table.report.rank(arch)
-
-    assert "\n" not in refusal(ask)
-
-
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), name=st.sampled_from(["nb201", "nb101"]))
-def test_any_array_in_place_of_another(data: st.DataObject, name: str, tmp_path: Path) -> None:
-    arrays = {"nb201": good_nb201, "nb101": good_nb101}[name]()
-    changed = data.draw(st.sampled_from(sorted(arrays)))
-    dtype = data.draw(st.sampled_from(["i1", "i8", "u8", "f2", "f4", "f8", "c8", "?", "U3", "M8[s]"]))
-    shape = data.draw(st.sampled_from([(), (0,), (1,), (3,), (N,), (N, 5), (N, 6), (3, 5), (3, 6), (1, N), (2, 2, 2)]))
-    value = data.draw(st.sampled_from([0, 1, 2, 7]))
-    arrays[changed] = np.full(shape, value).astype(dtype)
-    np.savez(tmp_path / "table.npz", **arrays)  # type: ignore[arg-type]
-    opens_or_is_refused(name, tmp_path / "table.npz")
-
-
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), name=st.sampled_from(["nb201", "nb101"]))
-def test_damaged_bytes(data: st.DataObject, name: str, tmp_path: Path) -> None:
-    arrays = {"nb201": good_nb201, "nb101": good_nb101}[name]()
-    np.savez(tmp_path / "table.npz", **arrays)  # type: ignore[arg-type]
-    (tmp_path / "table.npz").write_bytes(data.draw(damaged((tmp_path / "table.npz").read_bytes())))
-    opens_or_is_refused(name, tmp_path / "table.npz")
 
 
 def refused(folder: Path, name: str, good: dict[str, object], change: dict[str, object], text: str) -> None:

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from initio.cli.units import columns
@@ -32,6 +33,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "train": "train a found or given architecture on your data, and keep the network",
     "evaluate": "measure a trained network on data that nobody has learned from",
     "report": "write a page about runs, trained networks or scores",
+    "compare": "put runs and trained networks side by side",
     "bounds": "bound the smallest eigenvalue of an mlp's infinite-width kernel",
     "metrics": "list and explain the metrics",
     "score": "score many architectures into a store",
@@ -47,19 +49,22 @@ LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
+    _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
     try:
         _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
-        return 0
+        return _end("", 0)
     except InputError as error:
         return _end(str(error), 2)
     except BrokenPipeError:  # the reader of our output is gone, as in `initio spaces | head -1`
         return _end("", 0)
     except OSError as error:
-        where = f" {error.filename!r}" * bool(error.filename)
-        return _end(f"cannot use the file{where}: {error.strerror or error}", 2)
+        what = f"use the file {error.filename!r}" if error.filename else "write the output"
+        return _end(f"cannot {what}: {error.strerror or error}", 2)
+    except MemoryError:
+        return _end("there is not enough memory for what was asked, or for what a file holds", 2)
     except KeyboardInterrupt:
         return _end("interrupted", 130)
 
@@ -140,6 +145,13 @@ def all_commands() -> Iterator[tuple[str, type[Any]]]:
 
 
 # --- output that never fails ------------------------------------------------------------------------------------------
+
+
+def _open_streams() -> None:
+    """Who closes an output (`2>&-`) wants nothing written there, rather than an error."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _end(message: str, code: int) -> int:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from shlex import quote
@@ -61,7 +62,7 @@ class Reporter:
         state = self.state(task, done, total, text)
         if self.bars is None:
             self.tasks[task] = None
-            print(f"{task}: {state}", file=sys.stderr, flush=True)
+            _say(f"{task}: {state}")
             return
         bar = self.tasks.get(task)
         if bar is None:
@@ -85,7 +86,7 @@ class Reporter:
     def note(self, sentence: str) -> None:
         """Something that the user should know, and that stays."""
         if self.bars is None:
-            print(sentence, file=sys.stderr, flush=True)
+            _say(sentence)
         else:
             self.bars.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
@@ -104,6 +105,12 @@ class Reporter:
         done, total = (at.epoch - 1) * at.batches + at.batch, at.epochs * at.batches
         where = f"network {self.trained}, epoch {at.epoch} of {at.epochs}, loss {at.loss:.2f}, {at.accuracy:.0f} %"
         self.show("training", done, total, where)
+
+
+def _say(line: str) -> None:
+    """The work goes on when nobody listens any more."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _bars() -> Bars:

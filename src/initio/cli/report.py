@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from initio.cli.units import pairs, size
-from initio.errors import InputError
+from initio.cli.units import page_file, pairs, size
 
 if TYPE_CHECKING:
     from initio.runs.pages import Subject
@@ -41,9 +39,7 @@ class ReportCommand:
         """Reads everything, then writes the page and says how large it is."""
         from initio.runs.pages import read_folder, report
 
-        out = Path(self.out)
-        if out.suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"a report is an .html file, not {out.name!r}")
+        out = page_file(self.out)
         subjects = [read_folder(folder) for folder in self.runs]
         if self.store is not None:
             subjects.append(self._scores(self.store))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from initio.errors import InputError
 from initio.records import Settings
@@ -131,6 +132,16 @@ def pairs(option: str, text: str | None) -> dict[str, str]:
             raise InputError(f"{option} must look like cells=5,batch_norm=frozen, not {text!r}")
         found[name.replace("-", "_")] = value
     return found
+
+
+def page_file(name: str) -> Path:
+    """Where a page is written; an `InputError` before any work where it could not be."""
+    path = Path(name)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a page is an .html file, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"the folder of {name!r} does not exist")
+    return path
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -28,7 +28,7 @@ from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.files import add_line, locked, read_text, whole_lines, write_text
+from initio.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
 from initio.runs.budget import TrainingSizes
 from initio.runs.models import ModelFolder
@@ -120,12 +120,7 @@ class RunFolder:
     def start(cls, folder: Path, plan: RunPlan) -> RunFolder:
         """A new run; an existing one is never overwritten."""
         run, text = cls(folder), to_json(plan, indent=2) + "\n"  # what is not JSON is refused before there is a folder
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{str(folder)!r} is a file: give another folder")
-        if folder.exists() and any(folder.iterdir()):
-            go_on = ", or resume the run that is in it" * run.plan_path.is_file()
-            raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
-        folder.mkdir(parents=True, exist_ok=True)
+        fresh_folder(folder, ", or resume the run that is in it" * run.plan_path.is_file())
         write_text(run.plan_path, text)
         return run
 
@@ -134,7 +129,9 @@ class RunFolder:
         """An existing run."""
         run = cls(folder)
         if not (run.plan_path.is_file() or run.result_path.is_file()):
-            raise InputError(f"{str(folder)!r} is not a run: it has neither run.json nor result.json")
+            raise InputError(
+                f"{str(folder)!r} is not a run: it has neither run.json nor result.json; start the search anew"
+            )
         return run
 
     def locked(self) -> AbstractContextManager[None]:

@@ -25,7 +25,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.files import locked, read_text, whole_file, whole_lines, write_text
+from initio.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
 from initio.spaces import NetworkSettings, Space, get_space
 
@@ -112,12 +112,8 @@ class ModelFolder:
     def start(cls, folder: Path, plan: TrainPlan) -> ModelFolder:
         """A new training; an existing one is never overwritten."""
         made, text = cls(folder), to_json(plan, indent=2) + "\n"
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{str(folder)!r} is a file: give another folder")
-        if folder.exists() and any(folder.iterdir()):
-            go_on = f", or go on with `initio train --resume {quote(str(folder))}`" * made.plan_path.is_file()
-            raise InputError(f"{str(folder)!r} is not empty: give another folder{go_on}")
-        folder.mkdir(parents=True, exist_ok=True)
+        go_on = f", or go on with `initio train --resume {quote(str(folder))}`" * made.plan_path.is_file()
+        fresh_folder(folder, go_on)
         write_text(made.plan_path, text)
         return made
 

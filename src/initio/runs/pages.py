@@ -415,7 +415,11 @@ def train_command(subject: Subject, plan: TrainPlan) -> str:
     size = {"channels": plan.network.channels, "cells": plan.network.cells}
     given = {"data": plan.data, "recipe": plan.recipe, "seed": plan.seed, **size, **plan.settings}
     known = {name: value for name, value in given.items() if value is not None}
-    return f"initio train {quote(subject.notation(plan.architecture))} {option_words(known)}"
+    notation = subject.notation(plan.architecture)
+    word = quote(notation)
+    if not set('"$`\\!') & set(notation):
+        word = f'"{notation}"'  # which leaves the quotes of a genotype as they are
+    return f"initio train {word} {option_words(known)}"
 
 
 def _facts(*groups: Mapping[str, object]) -> FactList:
@@ -465,9 +469,8 @@ def _training_summary(model: TrainedModel) -> str:
     if out.accuracy is not None:
         reached = f"{out.accuracy:.2f} % of what was held out is right after epoch {out.epoch}"
     size = f"{out.parameters:,} parameters of {plan.architecture.space}"
-    return (
-        f"{_sentence(f'{size}, trained on {plan.data} by {plan.recipe}: {reached}')} {_sentence(plan.tested)}".strip()
-    )
+    first = _sentence(f"{size}, trained on {plan.data} by {plan.recipe}: {reached}")
+    return f"{first} Left to test it on: {plan.tested}." if plan.tested else first
 
 
 def _scores_summary(subject: Subject) -> str:

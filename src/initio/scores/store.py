@@ -54,6 +54,16 @@ PACKED_SCHEMA = (
         pool INTEGER NOT NULL REFERENCES pools (id), numbers BLOB NOT NULL, flags TEXT NOT NULL
     )""",
 )
+# SQLite takes any value in any column: what others wrote is checked when it is opened for reading.
+NAMED = dict.fromkeys(("space", "data", "metric"), "text") | dict.fromkeys(("settings", "version", "seed"), "integer")
+TYPES = {
+    "settings": {"id": "integer", "text": "text"},
+    "data": {"fingerprint": "text", "source": "text", "size": "integer"},
+    "scores": NAMED | {"choices": "text", "flag": "text"},
+    "pools": {"id": "integer", "choices": "text"},
+    "blocks": NAMED | {"pool": "integer", "numbers": "blob", "flags": "text"},
+}
+LARGEST = 1 << 30  # bytes of a packed store, unpacked
 _KEY = "scores.space, scores.choices, settings.text, scores.data, scores.metric, scores.version, scores.seed"
 _ROWS = f"SELECT {_KEY}, scores.value, scores.flag FROM scores JOIN settings ON settings.id = scores.settings"
 
@@ -161,7 +171,10 @@ class Store:
 
     def _unpacked(self) -> sqlite3.Connection:
         try:
-            raw = bytearray(lzma.decompress(self.path.read_bytes()))
+            with lzma.open(self.path) as file:
+                raw = bytearray(file.read(LARGEST))
+                if file.read(1):
+                    raise InputError(f"the packed store {str(self.path)!r} unpacks to more than {LARGEST:,} bytes")
         except (lzma.LZMAError, EOFError):
             raise InputError(f"the packed store {str(self.path)!r} is damaged") from None
         raw[18:20] = b"\x01\x01"  # SQLite's file header: no write-ahead log, which memory cannot have
@@ -181,8 +194,17 @@ class Store:
                 f"the store {str(self.path)!r} has version {version}, this Initio reads up to {newest}: "
                 f"install a newer Initio or use another file"
             )
-        if not read_only:
+        if read_only:
+            self._check_types()
+        else:
             self._db.execute("PRAGMA synchronous = NORMAL")  # never corrupt; only a power cut can lose the last scores
+
+    def _check_types(self) -> None:
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        for table in TYPES.keys() & tables:
+            wrong = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in TYPES[table].items())
+            if self._db.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():
+                raise self.damaged(f"{table} holds a value of another type")
 
     def _is_new(self) -> bool:
         """An empty database: just made, or left by a process that was killed before it could make the tables."""
@@ -331,11 +353,7 @@ class Store:
                 "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
                 "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
             ).fetchall()
-        groups = [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]
-        for group in groups:
-            if not isinstance(group.version, int) or not all(isinstance(t, str) for t in (group.data, group.metric)):
-                raise self.damaged(f"{group.metric!r} of version {group.version!r} on {group.data!r}")
-        return groups
+        return [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]
 
     def __len__(self) -> int:
         with self._sentences():
@@ -391,9 +409,9 @@ class Store:
             archs = len(set().union(*{block.choices for block in blocks}))
             undefined = sum(int(np.isnan(block.values).sum()) for block in blocks)
             flagged = sum(len(block.flags) for block in blocks)
-            made = self._read_settings(settings[number])
-            about = space, made, data, sources.get(data, ""), metric, version
-            groups.append((settings[number], Group(*about, archs, len(blocks), undefined, flagged, number)))
+            text = settings.get(number, "")
+            about = space, self._read_settings(text), data, sources.get(data, ""), metric, version
+            groups.append((text, Group(*about, archs, len(blocks), undefined, flagged, number)))
         groups.sort(key=lambda item: (item[1].space, item[0], *item[1].key[2:]))
         return [group for _, group in groups]
 

@@ -105,7 +105,7 @@ def decode_step(kinds: Sequence[type[SearchStep]], data: Any) -> SearchStep:
     """The inverse, given the kinds that may be there."""
     known = {kind.kind(): kind for kind in kinds}
     name = data.get("kind") if isinstance(data, dict) else None  # what is no object at all has no kind either
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise InputError(f"a step is of kind {name!r}, not one of {', '.join(known)}")
     step: SearchStep = decode(known[name], data)
     return step

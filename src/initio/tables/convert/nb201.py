@@ -8,6 +8,7 @@ epoch e. What one architecture's trainings with several seeds give is averaged.
 from __future__ import annotations
 
 import bz2
+import io
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -161,7 +162,7 @@ def _mapping(value: Any) -> Any:
 
 def _read_bz2(path: Path) -> Any:
     try:
-        with bz2.open(path) as file:
-            return read_plain(file, str(path))  # type: ignore[arg-type]
+        with io.BufferedReader(bz2.BZ2File(path), 1 << 20) as file:
+            return read_plain(file, str(path))
     except (OSError, EOFError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
