@@ -16,7 +16,7 @@ import initio
 from initio import InputError
 from initio.data.look import look
 from initio.records import from_json, to_json
-from initio.runs.solution import NAMES, Solution, TestScore, verdict
+from initio.runs.solution import NAMES, HeldOutScore, Solution, verdict
 from initio.runs.solve import SolveFolder, resume_solve, solve
 
 
@@ -140,7 +140,7 @@ def test_a_folder_of_pictures_is_looked_at_and_all_bad_files_are_named(tmp_path:
 
 
 def test_a_verdict_says_when_a_search_was_not_worth_it() -> None:
-    low, high = TestScore(80.0, 75.0, 84.0, ""), TestScore(90.0, 86.0, 93.0, "")
+    low, high = HeldOutScore(80.0, 75.0, 84.0, ""), HeldOutScore(90.0, 86.0, 93.0, "")
     assert verdict("ResNet", low, high) == "the found network does not beat the ResNet: 10.00 points less"
     assert verdict("ResNet", high, low) == "the found network beats the ResNet by 10.00 points"
     assert verdict("ResNet", low, low).endswith("they have the same accuracy")

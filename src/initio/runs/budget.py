@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 SCORING = 0.3  # share of a search's time in which a pool is scored
-LARGEST_POOL = 400  # architectures that are scored where the time would allow more
+SMALLEST_POOL, LARGEST_POOL = 30, 400  # architectures that are drawn to be scored
 FEWEST = 6  # trainings, below which they become shorter
 LONGEST = 12  # epochs of one; beyond that there are more trainings instead
 VALIDATION = 1.2  # an epoch with its validation, in units of one without
@@ -29,9 +29,21 @@ class TrainingSizes:
     kind: ClassVar[str] = "training sizes"
 
     def __str__(self) -> str:
-        cut = f" on {self.samples:,} samples" * (self.samples is not None)
-        pool = f"{self.pool} architectures were scored, " * (self.pool is not None)
+        cut = pool = ""
+        if self.samples is not None:
+            cut = f" on {self.samples:,} samples"
+        if self.pool is not None:
+            pool = f"{self.pool} architectures were scored, "
         return f"{pool}up to {self.queries} trainings of {self.epochs} epochs{cut} fit into the time"
+
+
+def pool_within(seconds: float) -> int:
+    """How many architectures are drawn for a search of so many seconds; its share of the time says how many are scored.
+
+    >>> pool_within(5), pool_within(120), pool_within(3600)
+    (30, 120, 400)
+    """
+    return round(min(max(SMALLEST_POOL, seconds), LARGEST_POOL))
 
 
 def sizes_within(

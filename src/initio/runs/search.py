@@ -18,7 +18,7 @@ from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
-from initio.runs.budget import LARGEST_POOL, SCORING, Ticking, TrainingSizes, sizes_within
+from initio.runs.budget import SCORING, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
@@ -129,7 +129,8 @@ def search(
     _check_numbers(budget=budget, halving=halving, workers=workers)
     if chosen.needs_scores:
         most = home.count()
-        pool = min((LARGEST_POOL, POOL)[budget is None], most) if pool is None else pool
+        usual = POOL if budget is None else pool_within(budget)
+        pool = min(usual, most) if pool is None else pool
         if pool < 0:
             raise InputError(f"the pool must not be negative, not {pool}")
         if pool > most:

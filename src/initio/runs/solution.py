@@ -29,7 +29,7 @@ class SolvePlan:
 
 
 @dataclass(frozen=True)
-class TestScore:
+class HeldOutScore:
     """An accuracy on the part that was kept aside, in percent, with the bounds of its 95 % interval."""
 
     accuracy: float
@@ -37,7 +37,7 @@ class TestScore:
     high: float
     learned: str  # how
 
-    kind: ClassVar[str] = "test score"
+    kind: ClassVar[str] = "held-out score"
 
     def __str__(self) -> str:
         return f"{self.accuracy:.2f} % (95 % interval {self.low:.2f} to {self.high:.2f}), {self.learned}"
@@ -103,7 +103,7 @@ class Solution:
     architecture: str
     reason: str
     parameters: dict[str, int]
-    scores: dict[str, TestScore]
+    scores: dict[str, HeldOutScore]
     kept: str
     files: tuple[str, ...]
     seconds: float = field(compare=False)
@@ -112,7 +112,7 @@ class Solution:
     kind: ClassVar[str] = "solution"
 
     @property
-    def score(self) -> TestScore:
+    def score(self) -> HeldOutScore:
         """Of the network that was kept."""
         return self.scores[self.kept]
 
@@ -180,11 +180,11 @@ class Solution:
         return "\n".join(lines) + "\n"
 
 
-def verdict(name: str, found: TestScore, other: TestScore) -> str:
+def verdict(name: str, found: HeldOutScore, other: HeldOutScore) -> str:
     """
-    >>> verdict("linear classifier", TestScore(98.0, 96.0, 99.0, ""), TestScore(90.0, 87.0, 93.0, ""))
+    >>> verdict("linear classifier", HeldOutScore(98.0, 96.0, 99.0, ""), HeldOutScore(90.0, 87.0, 93.0, ""))
     'the found network beats the linear classifier by 8.00 points'
-    >>> verdict("linear classifier", TestScore(90.0, 87.0, 93.0, ""), TestScore(91.0, 88.0, 94.0, ""))
+    >>> verdict("linear classifier", HeldOutScore(90.0, 87.0, 93.0, ""), HeldOutScore(91.0, 88.0, 94.0, ""))
     'the found network does not beat the linear classifier: 1.00 points less, which may be chance'
     """
     gain = found.accuracy - other.accuracy

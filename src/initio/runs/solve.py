@@ -41,7 +41,7 @@ from initio.runs.evaluate import evaluate
 from initio.runs.export import export
 from initio.runs.models import ModelFolder, TrainedModel
 from initio.runs.search import make_limits, search
-from initio.runs.solution import NAMES, Design, Solution, SolvePlan, TestScore
+from initio.runs.solution import NAMES, Design, HeldOutScore, Solution, SolvePlan
 from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult
 from initio.searches.driver import versions
@@ -215,7 +215,7 @@ class _Solving:
         report = kept.stage("data", DataReport, lambda: self.look(self.plan.data)[0])
         for sentence in report.told():
             self.hear(sentence)
-        linear = kept.stage("linear", TestScore, lambda: self._linear(report))
+        linear = kept.stage("linear", HeldOutScore, lambda: self._linear(report))
         self.hear(f"linear classifier: {linear}")
         trained = deadline.sooner(self._ending())
         design = kept.stage("design", Design, lambda: self._design(report, trained))
@@ -243,7 +243,7 @@ class _Solving:
             return self.plan.data
         return f"{self.plan.data}@{pixels}"
 
-    def _linear(self, report: DataReport) -> TestScore:
+    def _linear(self, report: DataReport) -> HeldOutScore:
         """On the images as they are if they are small, else on small copies of them."""
         from initio.analysis.classification import judge
         from initio.analysis.linear import linear_logits
@@ -254,7 +254,7 @@ class _Solving:
         seconds = LINEAR * self.plan.budget
         logits, n = linear_logits(x, y, x_test, learned.classes, seconds=seconds, seed=self.plan.seed)
         seen = judge(logits, y_test, tuple(map(str, range(learned.classes))))
-        return TestScore(seen.accuracy, seen.low, seen.high, f"logistic regression on {n:,} samples")
+        return HeldOutScore(seen.accuracy, seen.low, seen.high, f"logistic regression on {n:,} samples")
 
     def _design(self, report: DataReport, trained: Deadline) -> Design:
         """Space, input size, and the largest network that has time for a good number of epochs."""
@@ -389,7 +389,7 @@ class _Solving:
     def _end(
         self,
         report: DataReport,
-        linear: TestScore,
+        linear: HeldOutScore,
         design: Design,
         chosen: SearchResult,
         contenders: dict[str, TrainedModel],
@@ -405,13 +405,13 @@ class _Solving:
         if not learned_something:
             raise InputError(f"nothing was learned: {'; '.join(notes)}")
         best = max(learned_something, key=lambda name: contenders[name].outcome.accuracy or 0.0)  # the first of equals
-        scores = dict[str, TestScore]()
+        scores = dict[str, HeldOutScore]()
         for name in learned_something:
             out = contenders[name].outcome
             self.hear(f"evaluating the {NAMES[name]}")
             seen = evaluate(contenders[name], save=name == best).judgement
             learned = f"{out.epochs} epochs in {out.seconds:.0f} s, validation {out.accuracy:.2f} %"
-            scores[name] = TestScore(seen.accuracy, seen.low, seen.high, learned)
+            scores[name] = HeldOutScore(seen.accuracy, seen.low, seen.high, learned)
             if out.ended:
                 planned = contenders[name].plan.how.epochs
                 notes.append(f"the {NAMES[name]} was trained for {out.epochs} of {planned} epochs: {out.ended}")
