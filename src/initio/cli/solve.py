@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from time import perf_counter
 
 from initio.cli.progress import SolveReporter
 from initio.cli.units import amount, seconds
@@ -50,6 +51,7 @@ class SolveCommand:
 
     def run(self) -> None:
         """Solves with progress on stderr, then says what came out and where it is."""
+        began = perf_counter()  # to import torch takes a while
         from initio.runs.solve import new_solve_folder, resume_solve, solve
 
         if self.resume is not None:
@@ -69,7 +71,7 @@ class SolveCommand:
             work = partial(solve, self.data, time, limits=limits, folder=folder, **asked)
         try:
             with SolveReporter() as told:
-                solution = work(on_event=told.hear)
+                solution = work(on_event=told.hear, began=began)
         except KeyboardInterrupt:
             print(f"\ngo on with: initio solve --resume {quote(str(folder))}", file=sys.stderr)
             raise

@@ -84,6 +84,7 @@ def solve(
     seed: int = 0,
     folder: str | Path | None = None,
     resume: bool = False,
+    began: float | None = None,
     on_event: OnEvent | None = None,
 ) -> Solution:
     """From data to a trained, evaluated and exported network, in a given time.
@@ -100,9 +101,10 @@ def solve(
         seed: of everything.
         folder: of the run; by default a new one below `runs`.
         resume: go on with the run in the folder, if there is one.
+        began: when the time began, by `time.perf_counter`; by default now.
         on_event: hears sentences, and how far every stage is.
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     if not isinstance(limits, Limits):
         limits = make_limits(limits or {})
     if not (isinstance(budget, int | float) and math.isfinite(budget) and budget > 0):
@@ -118,9 +120,9 @@ def solve(
     return work.run()
 
 
-def resume_solve(folder: str | Path, *, on_event: OnEvent | None = None) -> Solution:
+def resume_solve(folder: str | Path, *, began: float | None = None, on_event: OnEvent | None = None) -> Solution:
     """Goes on with an interrupted run; a finished one is read."""
-    began, run = time.perf_counter(), SolveFolder(Path(folder))
+    began, run = time.perf_counter() if began is None else began, SolveFolder(Path(folder))
     if not run.plan_path.is_file():
         raise InputError(f"{str(folder)!r} is not a run of `initio solve`: it has no solve.json")
     return _Solving(run, run.plan(), began, on_event).run()
@@ -222,9 +224,10 @@ class _Solving:
         self.hear(design.why)
         chosen = self._search(design, report)
         network = self._network(design, report)
-        contenders = {
-            "found": self._train("found", chosen.best, design, network, trained.sooner(design.seconds - design.half))
-        }
+        until = trained.sooner(design.seconds - design.half)
+        if design.compared and trained.share(0.5).at > until.at:  # the search took longer than its share
+            until = trained.share(0.5)
+        contenders = {"found": self._train("found", chosen.best, design, network, until)}
         if design.compared:
             network = self._resnet(contenders["found"], design)
             contenders["resnet"] = self._train("resnet", RESNET, design, network, trained)
@@ -322,7 +325,7 @@ class _Solving:
             design.space,
             data=self.plan.data,
             seed=self.plan.seed,
-            budget=SEARCH * design.half,
+            budget=max(1.0, SEARCH * design.half),
             limits=self.plan.limits,
             target=self._network(design, report),
             folder=self.kept.folder / "search",
