@@ -17,6 +17,8 @@ MEASUREMENTS: list[tuple[str, ...]] = [
     ("score_exact",),
     ("nasi_speed",),
     ("infinite_width",),
+    ("train_speed",),
+    ("two_processes",),
 ]
 WITH_DATA: list[tuple[str, ...]] = [("check_networks",), ("same_values",)]
 

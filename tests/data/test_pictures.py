@@ -147,3 +147,32 @@ def test_bad_test_pictures(tmp_path: Path) -> None:
     formats.write_pictures(tmp_path / "test", images(1, 8, 8, 3), np.array([0]), ["c"])
     with pytest.raises(InputError, match="test/c is a class that the training part does not have"):
         load(str(tmp_path), split="test")
+
+
+def test_all_bad_pictures_are_named_at_once_and_can_be_left_out(tmp_path: Path) -> None:
+    formats.write_pictures(tmp_path / "train", images(8, 8, 8, 3), np.arange(8) // 4, ["a", "b"])
+    formats.write_pictures(tmp_path / "test", images(4, 8, 8, 3), np.arange(4) // 2, ["a", "b"])
+    for bad in ("train/a/001.png", "train/b/006.png", "test/b/003.png"):
+        (tmp_path / bad).write_bytes(b"damage")
+    with pytest.raises(InputError, match=r"2 of 8 pictures cannot be read.*skip_bad.*a/001.png, .*b/006.png$"):
+        load(str(tmp_path))
+    train, test = (load(str(tmp_path), split=split, skip_bad=True) for split in ("train", "test"))
+    assert isinstance(train, Dataset)
+    assert isinstance(test, Dataset)
+    assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert [Path(name).name for name in train.left_out] == ["001.png", "006.png"]
+    assert (test.labels.tolist(), len(test.left_out)) == ([0, 0, 1], 1)
+    assert (train.mean, train.std) == (test.mean, test.std)
+    assert len(train.arrays()[0]) == 6
+    for number in (4, 5, 7):
+        (tmp_path / f"train/b/{number:03}.png").write_bytes(b"damage")
+    with pytest.raises(InputError, match="no picture of the class 'b' in .*train can be read"):
+        load(str(tmp_path), skip_bad=True)
+
+
+def test_only_folders_of_pictures_can_leave_some_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="skip_bad is for folders of pictures"):
+        load("digits", skip_bad=True)
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 4, 4)), y=[0, 1])
+    with pytest.raises(InputError, match="skip_bad is for folders of pictures"):
+        load(str(tmp_path / "a.npz"), skip_bad=True)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,14 @@ from torch import nn
 
 import initio
 from initio.cli import main
+from initio.data import Dataset
 from initio.errors import InputError
 from initio.records import Observation
 from initio.runs.models import ModelFolder
-from initio.runs.train import _Keeper, resume_training
-from initio.training import MachineSettings, TrainedEpoch, TrainingProgress
+from initio.runs.train import _Keeper, _network, resume_training
+from initio.spaces import get_space
+from initio.training import MachineSettings, TrainedEpoch, TrainingProgress, make_recipe
+from tests.runs.conftest import CELL, draw_pictures
 
 FEW = {"epochs": 3, "samples": 300, "tensorboard": False}
 MLP = "mlp:relu,tanh"
@@ -171,14 +175,53 @@ def test_bad_data_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "say what to train on" in refused(tmp_path, capsys, MLP)
 
 
+def test_bad_pictures_among_a_thousand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draw_pictures(tmp_path / "photos", count=500)
+    bad = tmp_path / "photos/light/123.png"
+    bad.write_bytes(b"damage")
+    options = [MLP, "--data", f"{tmp_path / 'photos'}@4", "--epochs", "1", "--no-tensorboard"]
+    assert f"{bad} is not a readable image: its format is not recognised" in refused(tmp_path, capsys, *options)
+    assert main(["train", *options, "--skip-bad", "--out", str(tmp_path / "t")]) == 0
+    assert f"1 pictures cannot be read and are left out: {bad}" in capsys.readouterr().err
+    assert initio.evaluate(tmp_path / "t", save=False).judgement.samples == 200
+    assert resume_training(tmp_path / "t").plan.skip_bad
+
+
+def test_what_a_space_has_not_is_said(tmp_path: Path) -> None:
+    notes = list[object]()
+    options = {"folder": tmp_path / "t", "tensorboard": False, "epochs": 1, "samples": 60, "batch_size": 8, "cutout": 2}
+    initio.train(CELL, "digits", "cifar", channels=2, cells=1, on_event=notes.append, **options)
+    assert "dropped paths and the auxiliary head are for darts cells: nb201 is trained without them" in notes
+
+
+SEPARABLE = [("sep_conv_5x5", node % 2) for node in range(8)]
+HEAVY = f"Genotype(normal={SEPARABLE}, normal_concat=[2, 3, 4, 5], reduce={SEPARABLE}, reduce_concat=[2, 3, 4, 5])"
+
+
+@pytest.mark.parametrize(("notation", "channels"), [("darts_v2", 46), (HEAVY, 41)])
+def test_imagenet_networks_keep_to_600_million_multiply_adds(notation: str, channels: int) -> None:
+    data = Dataset("photos", np.zeros((2, 3, 224, 224), np.uint8), np.arange(2), 1000)
+    arch = initio.parse(notation)
+    home = get_space(arch.space)
+    network = _network(home, arch, make_recipe("imagenet"), data, None, None)
+    assert (network.channels, network.cells) == (channels, 14)
+    plain = replace(network, auxiliary=False, drop_path=0.0)
+    assert home.cost(arch, plain).flops <= 600e6
+    if channels < 46:
+        assert home.cost(arch, replace(plain, channels=channels + 1)).flops > 600e6
+
+
 def test_a_checkpoint_of_another_architecture_is_not_used(tmp_path: Path) -> None:
     for name, arch in (("a", MLP), ("b", "mlp:tanh,relu")):
         with pytest.raises(StopError):
             initio.train(arch, "digits", folder=tmp_path / name, on_event=stop_in(3), **FEW)
     (tmp_path / "b" / "checkpoint.pt").replace(tmp_path / "a" / "checkpoint.pt")
-    notes = list[object]()
-    resumed = resume_training(tmp_path / "a", tensorboard=False, on_event=notes.append)
-    assert any("is not used, the training starts over: it is of another training" in str(note) for note in notes)
+    foreign = (tmp_path / "a" / "checkpoint.pt").read_bytes()
+    with pytest.raises(InputError, match="cannot be used: it is of another training: another architecture, data"):
+        resume_training(tmp_path / "a", tensorboard=False)
+    assert (tmp_path / "a" / "checkpoint.pt").read_bytes() == foreign
+    (tmp_path / "a" / "checkpoint.pt").unlink()
+    resumed = resume_training(tmp_path / "a", tensorboard=False)
     assert resumed.outcome == initio.train(MLP, "digits", folder=tmp_path / "whole", **FEW).outcome
 
 

@@ -27,6 +27,7 @@ class TrainCommand:
         seed: of the weights, the split, the order of samples and augmentation.
         channels: width of the network; by default the published one, for quick a thin one.
         cells: its number of cells.
+        skip_bad: leave out pictures of a folder that cannot be read; each is read once to find out.
         tensorboard: write curves for TensorBoard, if it is installed.
         out: folder of the trained network; by default a new one below `runs`.
         resume: go on with this interrupted training, with the settings it was started with; nothing else goes with it.
@@ -38,6 +39,7 @@ class TrainCommand:
     seed: int = 0
     channels: int | None = None
     cells: int | None = None
+    skip_bad: bool = False
     tensorboard: bool = True
     out: str | None = None
     resume: str | None = None
@@ -84,7 +86,7 @@ class TrainCommand:
         from initio.training.machine import MachineSettings
 
         ours = {item.name for item in fields(MachineSettings)}
-        asked = {name: getattr(self, name) for name in ("seed", "channels", "cells", "tensorboard")}
+        asked = {name: getattr(self, name) for name in ("seed", "channels", "cells", "skip_bad", "tensorboard")}
         machine = MachineSettings(**{name: value for name, value in self.settings.items() if name in ours})
         return asked | {"machine": machine} | {n: value for n, value in self.settings.items() if n not in ours}
 

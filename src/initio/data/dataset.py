@@ -53,6 +53,7 @@ class Dataset:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     pixels: tuple[int, int] | None = None  # the height and width of what is drawn; None: as stored
+    left_out: tuple[str, ...] = field(default=(), repr=False)  # files that could not be read
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 
 from initio.data import statistics
 from initio.data.arrays import wanted
-from initio.data.dataset import Dataset, Images
+from initio.data.dataset import Dataset, LazyImages
 from initio.data.draw import INPUTS, generator
 from initio.errors import InputError, first_line
 
@@ -22,6 +23,7 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", "
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # none that starts another program, as EPS would
 EIGHT_BIT = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"}
 SAMPLE = 4096  # pictures that the normalisation of a large tree is measured on
+MOST_NAMED = 10  # pictures in an error
 TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
@@ -74,8 +76,11 @@ def class_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def read_image_folder(root: Path, split: str) -> Dataset:
-    """root/class/*.png, or root/train/class/*.png with root/test (or val); classes are numbered by name."""
+def read_image_folder(root: Path, split: str, *, skip_bad: bool = False) -> Dataset:
+    """root/class/*.png, or root/train/class/*.png with root/test (or val); classes are numbered by name.
+
+    With `skip_bad` every picture is read once, and those that cannot be read are left out.
+    """
     roots = {"train": root}
     if (root / "train").is_dir() and class_folders(root / "train"):
         roots = {"train": root / "train"}
@@ -85,19 +90,54 @@ def read_image_folder(root: Path, split: str) -> Dataset:
     folder = wanted(split, roots, str(root))
     class_names = tuple(path.name for path in class_folders(roots["train"]))
     train, labels = _tree(roots["train"], class_names)
-    images = train
+    parts, left_out = {"train": (train, labels)}, dict[str, tuple[str, ...]]()
     if split == "test":
-        images, labels = _tree(folder, class_names)
-    mean, std = sampled_statistics(train)
-    return Dataset(root.resolve().name, images, labels, len(class_names), class_names, split, mean, std)
+        parts["test"] = _tree(folder, class_names)
+    if skip_bad:
+        for part, (images, numbers) in parts.items():
+            bad = unreadable(images, range(len(images)))
+            kept = np.setdiff1d(np.arange(len(images)), list(bad))
+            missing = set(numbers.tolist()) - set(numbers[kept].tolist())
+            if missing:
+                raise InputError(f"no picture of the class {class_names[min(missing)]!r} in {roots[part]} can be read")
+            parts[part], left_out[part] = (images.chosen(kept), numbers[kept]), tuple(map(images.where, bad))
+    mean, std = sampled_statistics(parts["train"][0])
+    images, labels = parts[split]
+    return Dataset(
+        root.resolve().name, images, labels, len(class_names), class_names, split, mean, std,
+        left_out=left_out.get(split, ()),
+    )  # fmt: skip
 
 
-def sampled_statistics(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std of each channel; of more than SAMPLE pictures, over a fixed random SAMPLE of them."""
+def unreadable(images: LazyImages, numbers: Iterable[int]) -> dict[int, str]:
+    """Those that cannot be read, each with the sentence on why."""
+    bad = {}
+    for number in numbers:
+        try:
+            images[number]
+        except InputError as error:
+            bad[number] = str(error)
+    return bad
+
+
+def sampled_statistics(images: LazyImages) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std of each channel; of more than SAMPLE pictures, over a fixed random SAMPLE of them.
+
+    All that cannot be read are named at once.
+    """
     numbers = list(range(len(images)))
     if len(images) > SAMPLE:
         numbers = generator(0, INPUTS).permutation(len(images))[:SAMPLE].tolist()
-    return statistics.of_bytes(images[i].reshape(3, -1) for i in numbers)
+    try:
+        return statistics.of_bytes(images[i].reshape(3, -1) for i in numbers)
+    except InputError:
+        bad = unreadable(images, numbers)
+    if len(bad) == 1:
+        raise InputError(*bad.values())
+    named = ", ".join(map(images.where, sorted(bad)[:MOST_NAMED])) + ", ..." * (len(bad) > MOST_NAMED)
+    raise InputError(
+        f"{len(bad):,} of {len(numbers):,} pictures cannot be read: remove them or leave them out (skip_bad): {named}"
+    )
 
 
 def _tree(folder: Path, class_names: tuple[str, ...]) -> tuple[PictureFiles, np.ndarray]:

@@ -36,8 +36,10 @@ ARCHIVES = {  # the folders that the published archives unpack to
 }
 
 
-def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Data:
+def load(spec: str, *, split: str = "train", pixels: Pixels | None = None, skip_bad: bool = False) -> Data:
     """The data that `spec` names; `pixels`, or `@16` or `@16x24` at the end of `spec`, resizes what is drawn.
+
+    `skip_bad` leaves out pictures of a folder that cannot be read.
 
     >>> load("noise:3x16x16:100").batch(8, seed=0).x.shape
     (8, 3, 16, 16)
@@ -50,7 +52,7 @@ def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Da
     wanted(split, {"train": 0, "test": 0}, spec)
     try:
         name, asked = _split_size(spec)
-        data = _load(name, split)
+        data = _load(name, split, skip_bad)
         if pixels is not None:
             asked = height_and_width(pixels)
         if asked is not None:
@@ -62,16 +64,16 @@ def load(spec: str, *, split: str = "train", pixels: Pixels | None = None) -> Da
         raise InputError(f"{spec} does not fit into memory") from None
 
 
-def load_parts(spec: str, *, pixels: Pixels | None = None) -> tuple[Data, Dataset | None, str]:
+def load_parts(spec: str, *, pixels: Pixels | None = None, skip_bad: bool = False) -> tuple[Data, Dataset | None, str]:
     """What may be learned from, what it is tested on in the end, and a sentence on where that comes from.
 
     Data without a test part give a fifth of each class, always the same; noise has nothing to test.
     """
-    data = load(spec, pixels=pixels)
+    data = load(spec, pixels=pixels, skip_bad=skip_bad)
     if isinstance(data, Noise):
         return data, None, "noise has no test part"
     try:
-        test = load(spec, split="test", pixels=pixels)
+        test = load(spec, split="test", pixels=pixels, skip_bad=skip_bad)
         assert isinstance(test, Dataset)
         return data, test, f"the test part of {data.name}"
     except NoPartError:
@@ -120,7 +122,9 @@ def _split_size(spec: str) -> tuple[str, tuple[int, int] | None]:
     return match[1], height_and_width((int(match[2]), int(match[3] or match[2])))
 
 
-def _load(name: str, split: str) -> Data:
+def _load(name: str, split: str, skip_bad: bool) -> Data:
+    if skip_bad and not (Path(name).is_dir() and class_folders(Path(name))):
+        raise InputError(f"skip_bad is for folders of pictures, which {name} is not: leave it out")
     if name == "noise" or name.startswith("noise:"):
         return _noise(name)
     if name == "digits":
@@ -131,7 +135,7 @@ def _load(name: str, split: str) -> Data:
         return _own(name, split)
     path = _find(name)
     if path.is_dir():
-        return _read_folder(path, split)
+        return _read_folder(path, split, skip_bad)
     if path.suffix.lower() != ".npz":
         raise InputError(f"{path} is not a kind of data file that Initio reads: give an .npz file or a folder")
     return read_npz(path, split)
@@ -167,13 +171,13 @@ def _own(name: str, split: str) -> Data:
     return data
 
 
-def _read_folder(folder: Path, split: str) -> Dataset:
+def _read_folder(folder: Path, split: str, skip_bad: bool = False) -> Dataset:
     if layout := find_layout(folder):
         return read_cifar(folder, split, layout)
     if files := idx_files(folder):
         return read_idx_folder(folder, split, files)
     if class_folders(folder):
-        return read_image_folder(folder, split)
+        return read_image_folder(folder, split, skip_bad=skip_bad)
     if any(path.suffix.lower() in SUFFIXES for path in folder.iterdir()):
         raise InputError(
             f"{folder} holds images but no class folders: put the images of each class into its own folder"

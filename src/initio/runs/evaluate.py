@@ -163,7 +163,7 @@ def _kept_aside(plan: TrainPlan) -> tuple[Dataset, Dataset | None]:
 
     if not plan.tested:
         raise InputError("the training was given its data as an object: say what to evaluate on")
-    learned, test, tested = load_parts(plan.data)
+    learned, test, tested = load_parts(plan.data, skip_bad=plan.skip_bad)
     if test is None:
         raise InputError(f"{tested}: say by --data what to evaluate on")
     assert not isinstance(learned, Noise)
@@ -195,7 +195,7 @@ def _learned(plan: TrainPlan) -> Dataset | None:
     if not plan.tested:
         return None
     try:
-        found = load_parts(plan.data)[0]
+        found = load_parts(plan.data, skip_bad=plan.skip_bad)[0]
     except InputError:
         return None
     assert not isinstance(found, Noise)

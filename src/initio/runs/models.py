@@ -59,6 +59,7 @@ class TrainPlan:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     class_names: tuple[str, ...] = ()
+    skip_bad: bool = False  # pictures that cannot be read are left out
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     kind: ClassVar[str] = "training plan"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from itertools import chain, count
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from initio.training.machine import MachineSettings, PlainMachine
 
 LEAST_SIDE = 4  # pixels: cells halve an image twice
+MOST_NAMED = 10  # files in a note
 OnEvent = Callable[[Any], None]  # hears TrainingProgress, TrainedEpoch and sentences
 
 
@@ -44,6 +45,7 @@ def train(
     machine: MachineSettings | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
+    skip_bad: bool = False,
     tensorboard: bool = True,
     deadline: Deadline | None = None,
     on_event: OnEvent | None = None,
@@ -61,6 +63,7 @@ def train(
         machine: device, precision, processes; by default one process on the fastest device.
         folder: where everything is kept; by default a new one below `runs`.
         resume: go on with the same training if the folder holds one.
+        skip_bad: leave out pictures of a folder that cannot be read; each is read once to find out.
         tensorboard: write curves for TensorBoard, if it is installed.
         deadline: begin no epoch that would not end before it.
         on_event: hears of each update, of each epoch, and sentences.
@@ -82,9 +85,11 @@ def train(
     else:
         recipe = replace(recipe, **settings)
     machine = machine or MachineSettings()
-    learned, tested = _data(data if data is not None else searched)
-    network = home.resolve(_network(home, recipe, learned, channels, cells))
+    learned, tested = _data(data if data is not None else searched, skip_bad)
+    network = _network(home, arch, recipe, learned, channels, cells)
     _check(home, arch, learned, network)
+    for note in _notes(home, recipe, learned, network):
+        (on_event or _unheard)(note)
     name = learned.name
     if isinstance(data or searched, str):
         name = located(str(data or searched))
@@ -104,6 +109,7 @@ def train(
         learned.mean,
         learned.std,
         learned.class_names,
+        skip_bad,
         versions(),
     )
     path = new_model_folder(arch, seed) if folder is None else Path(folder)
@@ -127,7 +133,7 @@ def resume_training(
 
     kept = ModelFolder.open(Path(folder))
     plan = kept.plan()
-    learned, _ = _data(plan.data)
+    learned, _ = _data(plan.data, plan.skip_bad)
     machine = decode(MachineSettings, plan.machine)
     home = get_space(plan.architecture.space)
     return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
@@ -175,6 +181,7 @@ class _TrainWork:
             seed=plan.seed,
             checkpoint=kept.checkpoint_path,
             identity=_identity(plan),
+            insist=True,
             machine=machine,
             on_progress=self._tell,
             on_epoch=(_deaf, keeper.hear)[first],
@@ -275,22 +282,30 @@ def _named(what: Architecture | SearchResult | str) -> tuple[Architecture, Space
     return arch, get_space(arch.space), str(Path(what).absolute()), searched
 
 
-def _data(given: Dataset | str | None) -> tuple[Dataset, str]:
+def _data(given: Dataset | str | None, skip_bad: bool) -> tuple[Dataset, str]:
     """What to learn from, and a sentence on what remains to test on."""
     if given is None:
         raise InputError("say what to train on: --data digits, a file or a folder")
     if isinstance(given, Dataset):
         return given, ""
-    data, _, tested = load_parts(given)
+    data, _, tested = load_parts(given, skip_bad=skip_bad)
     if isinstance(data, Noise):
         raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
     return data, tested
 
 
 def _network(
-    home: Space, recipe: TrainingSettings, data: Dataset, channels: int | None, cells: int | None
+    home: Space,
+    arch: Architecture,
+    recipe: TrainingSettings,
+    data: Dataset,
+    channels: int | None,
+    cells: int | None,
 ) -> NetworkSettings:
-    """The size that is asked for, or that the recipe trains; drop-path and auxiliary head where the space has them."""
+    """The size that is asked for, or that the recipe trains; drop-path and auxiliary head where the space has them.
+
+    A recipe with a limit on multiply-adds has the published width, or the largest below it that keeps the limit.
+    """
     size = home.sizes.published if recipe.published else home.sizes.training
     extras: dict[str, Any] = {}
     if isinstance(home, GenotypeSpace):
@@ -299,7 +314,29 @@ def _network(
         raise InputError(f"drop_path is an option of darts cells, not of {home.name}: leave it out")
     if not recipe.published:
         channels, cells = channels or size.channels, cells or size.cells
-    return NetworkSettings(channels, cells, data.classes, data.shape, **extras)
+    network = home.resolve(NetworkSettings(channels, cells, data.classes, data.shape, **extras))
+    if recipe.most_multiply_adds is not None and channels is None and network.channels is not None:
+        while network.channels > 1 and home.cost(arch, _plain(network)).flops > recipe.most_multiply_adds:
+            network = replace(network, channels=network.channels - 1)
+    return network
+
+
+def _plain(network: NetworkSettings) -> NetworkSettings:
+    """What is left once it is trained."""
+    return replace(network, auxiliary=False, drop_path=0.0)
+
+
+def _notes(home: Space, recipe: TrainingSettings, data: Dataset, network: NetworkSettings) -> Iterator[str]:
+    """What the user should know before the training begins."""
+    if data.left_out:
+        names = ", ".join(data.left_out[:MOST_NAMED]) + ", ..." * (len(data.left_out) > MOST_NAMED)
+        yield f"{len(data.left_out):,} pictures cannot be read and are left out: {names}"
+    if (recipe.head or recipe.drop_path) and not isinstance(home, GenotypeSpace):
+        yield f"dropped paths and the auxiliary head are for darts cells: {home.name} is trained without them"
+
+
+def _unheard(note: str) -> None:
+    """Nobody listens."""
 
 
 def _check(home: Space, arch: Architecture, data: Dataset, network: NetworkSettings) -> None:

@@ -100,7 +100,7 @@ def load(path: Path, identity: str) -> Checkpoint:
     if not _well_formed(content):
         raise UnusableError("it is not a checkpoint of this version")
     if content["identity"] != identity:
-        raise UnusableError("it is of another training")
+        raise UnusableError("it is of another training: another architecture, data, recipe, seed or torch")
     return Checkpoint(**content)
 
 

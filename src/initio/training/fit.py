@@ -225,6 +225,7 @@ def fit(
     seed: int = 0,
     checkpoint: Path | None = None,
     identity: str = "",
+    insist: bool = False,
     machine: PlainMachine | None = None,
     on_progress: OnProgress | None = None,
     on_epoch: OnEpoch | None = None,
@@ -245,6 +246,7 @@ def fit(
         seed: of the order of samples, of augmentation and of layers that draw.
         checkpoint: a file, which need not exist.
         identity: any text that tells this training from others.
+        insist: refuse a checkpoint that cannot be used, and leave it as it is, instead of starting over.
         machine: where to compute; by default in this process, on one thread.
         on_progress: hears of each update.
         on_epoch: hears of each epoch, then validated, with the network as it would be kept; a text that it returns ends
@@ -274,6 +276,10 @@ def fit(
             saved.restore(network, optimizer, average)
             history, before = known, saved.seconds
         except (UnusableError, InputError) as reason:
+            if insist:
+                raise InputError(
+                    f"the checkpoint {str(checkpoint)!r} cannot be used: {reason}; move it away to start over"
+                ) from None
             say(f"the checkpoint {str(checkpoint)!r} is not used, the training starts over: {reason}")
     raw = optimizer
     wrapped, optimizer = machine.setup(network, optimizer)

@@ -51,8 +51,8 @@ class Cifar100Recipe(CifarRecipe):
 class ImagenetRecipe(TrainingSettings):
     """NASI's and HNAS' evaluation on ImageNet: 250 epochs of 1,024, a warm-up, then a linear fall [NASI B.4].
 
-    The network of a darts cell has 14 cells and 46 channels on images of 96 pixels and more, which keeps the published
-    cells below 600 million multiply-adds at 224. Crops of any size are cut from images at the size they are read in;
+    The network of a darts cell has 14 cells and 46 channels on images of 96 pixels and more, or fewer channels where
+    that were more than 600 million multiply-adds. Crops of any size are cut from images at the size they are read in;
     colours are not changed.
     """
 
@@ -70,6 +70,7 @@ class ImagenetRecipe(TrainingSettings):
     name: ClassVar[str] = "imagenet"
     published: ClassVar[bool] = True
     head: ClassVar[bool] = True
+    most_multiply_adds: ClassVar[float | None] = 600e6
 
 
 @dataclass(frozen=True)

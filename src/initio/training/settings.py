@@ -69,6 +69,7 @@ class TrainingSettings:
     name: ClassVar[str] = "quick"
     published: ClassVar[bool] = False  # trains networks of the published size, not of the space's size for training
     head: ClassVar[bool] = False  # gives the network an auxiliary head, where its space has one
+    most_multiply_adds: ClassVar[float | None] = None  # of the network on one image, where its width is not given
 
     def __post_init__(self) -> None:
         whole(self.epochs, "number of epochs", 1)
