@@ -135,8 +135,11 @@ def test_a_folder_of_pictures_is_looked_at_and_all_bad_files_are_named(tmp_path:
     assert any("several sizes" in note for note in report.notes)
     for name in ("cat/1.png", "dog/2.png"):
         (tmp_path / "p" / name).write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"2 of 48 pictures in .* cannot be read: cat/1.png, dog/2.png; remove"):
+    with pytest.raises(InputError, match=r"2 of 48 pictures cannot be read: .*cat/1.png.*dog/2.png"):
         look(str(tmp_path / "p"))
+    report, learned, test = look(str(tmp_path / "p"), skip_bad=True)
+    assert len(learned) + len(test) == 46
+    assert "pictures that cannot be read are left out" in report.notes
 
 
 def test_a_verdict_says_when_a_search_was_not_worth_it() -> None:

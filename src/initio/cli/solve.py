@@ -31,6 +31,7 @@ class SolveCommand:
         method: how to search, one that trains; by default what the time allows.
         recipe: whose settings are trained with, as docs/training.md lists them; the epochs follow from the time.
         baseline: give half of the time to a ResNet of the same size.
+        skip_bad: leave out pictures of a folder that cannot be read; without it they are named, and nothing is done.
         seed: of everything.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run; the time that it used counts, and nothing else goes with it.
@@ -45,6 +46,7 @@ class SolveCommand:
     method: str | None = None
     recipe: str = "quick"
     baseline: bool = True
+    skip_bad: bool = False
     seed: int = 0
     out: str | None = None
     resume: str | None = None
@@ -66,7 +68,9 @@ class SolveCommand:
                 "max_flops": amount("--max-flops", self.max_flops),
                 "max_latency": seconds("--max-latency", self.max_latency),
             }
-            asked = {name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "seed")}
+            asked = {
+                name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "skip_bad", "seed")
+            }
             time = seconds("--budget", self.budget) or 0.0
             work = partial(solve, self.data, time, limits=limits, folder=folder, **asked)
         try:

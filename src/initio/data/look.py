@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,12 +10,10 @@ import numpy as np
 from initio.data.dataset import Dataset
 from initio.data.draw import INPUTS, generator
 from initio.data.gaussian import Noise
-from initio.data.pictures import SUFFIXES, read_picture
 from initio.data.sources import Data, load_parts, located
 from initio.errors import InputError
 
 MEASURED = 200  # pictures whose sizes are looked at
-NAMED = 5  # unreadable files that a sentence names
 UNEVEN = 3.0  # times as many samples in the largest class as in the smallest, from which on that is worth saying
 FEW = 20  # samples of a class, below which that is worth saying
 
@@ -81,18 +78,14 @@ class DataReport:
         ]
 
 
-def look(spec: str) -> tuple[DataReport, Dataset, Dataset]:
-    """The report, what may be learned from, and what is kept aside; all unreadable files are named at once."""
-    try:
-        data, test, sentence = load_parts(spec)
-    except InputError as error:
-        _name_unreadable(spec, error)
-        raise
+def look(spec: str, *, skip_bad: bool = False) -> tuple[DataReport, Dataset, Dataset]:
+    """The report, what may be learned from, and what is kept aside; pictures that cannot be read may be left out."""
+    data, test, sentence = load_parts(spec, skip_bad=skip_bad)
     learned = labelled(data)
     if test is None:
         raise InputError(f"{sentence}: give more data, or a test part")
     counts = np.bincount(learned.labels, minlength=learned.classes)
-    notes = []
+    notes = ["pictures that cannot be read are left out"] * skip_bad
     if learned.classes < 2 or np.count_nonzero(counts) < 2:
         raise InputError(f"{learned.name} has one class: there is nothing to tell apart")
     if empty := int((counts == 0).sum()):
@@ -131,25 +124,6 @@ def _sizes(data: Dataset) -> tuple[tuple[int, int] | None, tuple[int, int] | Non
     shapes = np.array([data.images[number].shape for number in numbers])
     low, high = shapes.min(axis=0), shapes.max(axis=0)
     return (int(low[1]), int(high[1])), (int(low[2]), int(high[2]))
-
-
-def _name_unreadable(spec: str, error: InputError) -> None:
-    """Of a folder of pictures, all that cannot be read; else nothing."""
-    folder = Path(spec)
-    if not folder.is_dir() or "is not a readable image" not in str(error):
-        return
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    bad = [path for path in paths if not _readable(path)]
-    names = ", ".join(str(path.relative_to(folder)) for path in bad[:NAMED]) + ", ..." * (len(bad) > NAMED)
-    raise InputError(f"{len(bad)} of {len(paths):,} pictures in {spec} cannot be read: {names}; remove or repair them")
-
-
-def _readable(path: Path) -> bool:
-    try:
-        read_picture(path)
-    except InputError:
-        return False
-    return True
 
 
 def _range(bounds: tuple[int, int]) -> str:

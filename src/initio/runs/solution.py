@@ -22,6 +22,7 @@ class SolvePlan:
     method: str | None
     recipe: str
     baseline: bool
+    skip_bad: bool
     seed: int
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 

@@ -81,6 +81,7 @@ def solve(
     method: str | None = None,
     recipe: str = "quick",
     baseline: bool = True,
+    skip_bad: bool = False,
     seed: int = 0,
     folder: str | Path | None = None,
     resume: bool = False,
@@ -98,6 +99,7 @@ def solve(
             else what it would train first.
         recipe: whose settings are trained with; the number of epochs follows from the time.
         baseline: give half of the time to a ResNet of the same size, and keep the better one by validation accuracy.
+        skip_bad: leave out pictures of a folder that cannot be read, instead of naming them and stopping.
         seed: of everything.
         folder: of the run; by default a new one below `runs`.
         resume: go on with the run in the folder, if there is one.
@@ -109,7 +111,7 @@ def solve(
         limits = make_limits(limits or {})
     if not (isinstance(budget, int | float) and math.isfinite(budget) and budget > 0):
         raise InputError(f"the budget must be a positive number of seconds, not {budget!r}")
-    plan = SolvePlan(located(data), float(budget), limits, space, method, recipe, baseline, seed, versions())
+    plan = SolvePlan(located(data), float(budget), limits, space, method, recipe, baseline, skip_bad, seed, versions())
     run = SolveFolder(new_solve_folder(data) if folder is None else Path(folder))
     work = _Solving(run, plan, began, on_event)
     if not (resume and run.plan_path.is_file()):
@@ -209,7 +211,7 @@ class _Solving:
     def look(self, spec: str) -> tuple[DataReport, Dataset, Dataset]:
         """What was seen of the data, what is learned, what is kept aside; read once."""
         if spec not in self.loaded:
-            self.loaded[spec] = look(spec)
+            self.loaded[spec] = look(spec, skip_bad=self.plan.skip_bad)
         return self.loaded[spec]
 
     def _stages(self, deadline: Deadline) -> Solution:
@@ -319,11 +321,12 @@ class _Solving:
             asked = {"method": "robust", "queries": 1, "epochs": 1}
         if design.space == IMAGES and SEARCH * design.half < SHORT:
             asked["cells"] = 1
-        if report.side is not None and not has_size(self.plan.data):
-            asked["pixels"] = min(SEARCHED, design.pixels or report.side)
+        data = self.look(self.plan.data)[1]
+        if report.side is not None:
+            data = data.resized(min(SEARCHED, design.pixels or report.side))
         return search(
             design.space,
-            data=self.plan.data,
+            data=data,
             seed=self.plan.seed,
             budget=max(1.0, SEARCH * design.half),
             limits=self.plan.limits,
@@ -364,6 +367,7 @@ class _Solving:
             cells=network.cells,
             folder=folder,
             resume=True,
+            skip_bad=self.plan.skip_bad,
             tensorboard=False,
             deadline=until,
             on_event=self.hear,
