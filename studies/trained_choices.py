@@ -176,9 +176,11 @@ def below(values: np.ndarray, value: float) -> float:
 
 
 def interval(values: np.ndarray) -> str:
-    """Mean, and Student's interval of it."""
+    """Mean, and Student's interval of it, which a single value does not have."""
     from scipy.stats import t
 
+    if len(values) == 1:
+        return f"{values.mean():.2f} | one seed"
     half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return f"{values.mean():.2f} | ± {half:.2f}"
 
