@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from initio.records import Evaluation as Evaluation
     from initio.records import from_json as from_json
     from initio.records import to_json as to_json
+    from initio.runs.convergence import convergence as convergence
     from initio.runs.evaluate import ModelEvaluation as ModelEvaluation
     from initio.runs.evaluate import evaluate as evaluate
+    from initio.runs.explain import Explanation as Explanation
+    from initio.runs.explain import explain as explain
     from initio.runs.export import export as export
     from initio.runs.folder import load as load
+    from initio.runs.landscape import landscape as landscape
     from initio.runs.models import TrainedModel as TrainedModel
     from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
@@ -71,6 +75,10 @@ _HOME = {  # public name -> module and name there
     "space": "initio.spaces:space",
     "space_of_modules": "initio.spaces:space_of_modules",
     "build": "initio.spaces:build",
+    "convergence": "initio.runs.convergence:convergence",
+    "explain": "initio.runs.explain:explain",
+    "Explanation": "initio.runs.explain:Explanation",
+    "landscape": "initio.runs.landscape:landscape",
     "optimise": "initio.runs.optimise:optimise",
     "search": "initio.runs.search:search",
     "solve": "initio.runs.solve:solve",

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from initio.analysis.theory import LinearSum, linear_kernel, orthonormal, wide_and_deep
+from initio.analysis.theory import (
+    LinearSum,
+    linear_kernel,
+    metric_constants,
+    orthonormal,
+    trace_of_data,
+    wide_and_deep,
+)
+from initio.data import noise
 from initio.errors import InputError
+from initio.spaces import NB201, NetworkSettings
 
 
 def test_the_wide_network_has_a_multiple_of_the_identity_and_the_deep_one_only_in_the_mean() -> None:
@@ -38,3 +47,24 @@ def test_inputs_are_orthonormal_or_refused() -> None:
     assert torch.allclose(X @ X.T, torch.eye(4, dtype=torch.float64))
     with pytest.raises(InputError, match="cannot be orthonormal"):
         orthonormal(3, 4)
+
+
+def test_every_metric_is_bounded_by_the_trace() -> None:
+    """[HNAS Theorem 1]; the constants are reached to a part, so that a wrong one would be noticed."""
+    batch, size = noise((3, 8, 8), classes=4, batch_size=8), NetworkSettings(4, 1, 4, (3, 8, 8), norm="none")
+    found = []
+    for number, choices in enumerate([(3, 1, 2, 3, 4, 1), (2, 3, 3, 1, 0, 3), (1, 1, 3, 2, 3, 4)]):
+        one = metric_constants(NB201.build(NB201.architecture(*choices), size, seed=number), batch)
+        assert 0 < one.grad <= one.bound
+        assert 0 < one.snip <= one.bound
+        assert 0 < one.grasp <= one.bound
+        found.append(one)
+    assert max(one.grad for one in found) > 0.1
+
+
+def test_the_trace_of_other_data_differs_by_no_more_than_proposition_2_allows() -> None:
+    for share in (0.25, 0.5, 1.0):
+        found = trace_of_data(share)
+        assert found.difference <= found.bound
+    assert trace_of_data(1.0).difference > 0.05 * trace_of_data(1.0).bound
+    assert trace_of_data(1.0, n0=64).bound == trace_of_data(1.0, n0=32).bound / 2

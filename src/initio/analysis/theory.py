@@ -1,22 +1,24 @@
-"""What the papers prove about wide and deep networks, computed: each function gives both sides of one statement.
+"""What the papers prove about kernels and metrics, computed: each function gives both sides of one statement.
 
-Linear networks of L matrices W(i) in ℝⁿˣⁿ stand for the widest and the narrowest cell:
-
-    wide  y(i) = W(i) x               deep  y(i) = W(i) ··· W(1) x
-
-The kernels are those of `kernels/empirical.py` on real modules in float64, not formulas.
+The kernels are those of `kernels/empirical.py` on real modules in float64, not formulas. `linear_cells.py` has the
+theorems about the optimisation of wide and narrow cells.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initio.analysis.landscape import Hessian
 from initio.errors import InputError
 from initio.kernels.empirical import Kernel, ntk
+from initio.metrics import Options, evaluate
+from initio.metrics.gradients import LIPSCHITZ
+from initio.records import Batch
 
 
 class LinearSum(nn.Module):
@@ -86,3 +88,74 @@ def wide_and_deep(n: int = 16, layers: int = 3, m: int = 8, draws: int = 200) ->
         float(abs(scaled.mean(axis=0) - eye).max()),
         float(scaled.std(axis=0).max() / np.sqrt(draws)),
     )
+
+
+# --- metrics are bounded by the trace ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MetricConstants:
+    """[HNAS Theorem 1]: grad, snip and grasp are O(trace); here with the constants that its proof uses.
+
+        grad ≤ β · trace          snip ≤ β ‖θ‖ · trace          |grasp| ≤ β ‖Hθ‖ · trace
+
+    where β = √2 is the Lipschitz constant of the cross-entropy and trace = √(‖Θ0‖_tr/m) counts all outputs and all
+    parameters. The last line is what Cauchy and Schwarz give; that ‖Hθ‖ itself is bounded the theorem says with high
+    probability.
+    """
+
+    grad: float  # grad / trace
+    snip: float  # snip / (‖θ‖ trace)
+    grasp: float  # |grasp| / (‖Hθ‖ trace)
+    H_theta: float  # ‖Hθ‖
+    bound: float = LIPSCHITZ
+
+
+def metric_constants(model: nn.Module, batch: Batch) -> MetricConstants:
+    """The ratios of one network; exact for a network without batch norm, whose samples have gradients of their own."""
+    options = Options(reduction="all", parameters="all", dtype="float64")
+    found = {name: one.value for name, one in evaluate(model, batch, "grad,snip,grasp,trace", options=options).items()}
+    if missing := [name for name, value in found.items() if value is None]:
+        raise InputError(f"the network has no {', '.join(missing)}: the theorem needs a gradient")
+    grad, snip, grasp, trace = (float(found[name] or 0.0) for name in ("grad", "snip", "grasp", "trace"))
+    theta = torch.cat([p.detach().double().flatten() for p in model.parameters()]).numpy()
+    x, y = torch.tensor(batch.x), torch.tensor(batch.y)
+    turned = float(np.linalg.norm(Hessian(model, x, y, dtype=torch.float64) @ theta))
+    size = float(np.linalg.norm(theta))
+    return MetricConstants(grad / trace, snip / (size * trace), abs(grasp) / (turned * trace), turned)
+
+
+# --- the trace hardly depends on the data -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TraceOfData:
+    """[NASI Proposition 2]: |‖Θ(P)‖_tr − ‖Θ(Q)‖_tr| / (mn) ≤ Z D(γ) / n0, for inputs of norm at most 1.
+
+    Q takes a share of its inputs from a sphere of another radius than P, so that Z = ∫ |P − Q| is twice that share.
+    """
+
+    share: float
+    difference: float
+    bound: float
+
+
+def trace_of_data(
+    share: float, *, n0: int = 32, width: int = 256, layers: int = 3, m: int = 64, radius: float = 0.5, seed: int = 0
+) -> TraceOfData:
+    """Both sides for a ReLU network (γ = 1, D = L) in NTK parameterisation, wide but finite.
+
+    P is uniform on the unit sphere; Q draws `share` of its inputs from the sphere of this radius.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    sizes = [n0, *[width] * (layers - 1), 1]
+    parts: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        layer = nn.Linear(fan_in, fan_out, bias=False, dtype=torch.float64)
+        layer.weight.data = torch.randn(fan_out, fan_in, generator=rng, dtype=torch.float64) / fan_in**0.5
+        parts += [layer, nn.ReLU()]
+    network = nn.Sequential(*parts[:-1])
+    P, Q = (nn.functional.normalize(torch.randn(m, n0, generator=rng, dtype=torch.float64)) for _ in range(2))
+    Q[: round(share * m)] *= radius
+    traces = [ntk(network, X, reduction="sum", parameterisation="ntk", dtype=torch.float64).trace / m for X in (P, Q)]
+    return TraceOfData(share, abs(traces[0] - traces[1]), 2 * share * layers / n0)

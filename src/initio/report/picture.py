@@ -108,18 +108,17 @@ def _render(cells: Sequence[Cell], title: str, kind: str) -> bytes:
 def _figure(panels: list[_Panel], title: str) -> Figure:
     from matplotlib.figure import Figure
 
-    aside = sum(panel.width for panel in panels) + BETWEEN * (len(panels) - 1) <= PAGE
-    x, y, title_width = MARGIN, MARGIN, 0.0
+    y, title_width = MARGIN, 0.0
     if title:
         y += 22.0
         title_width = _text_size(title, HEAD_SIZE + 1.5, "bold")[0]
     corners = []
-    for panel in panels:
-        corners.append((x, y))
-        if aside:
+    for row in _rows(panels):
+        x = MARGIN
+        for panel in row:
+            corners.append((x, y))
             x += panel.width + BETWEEN
-        else:
-            y += panel.height + BETWEEN
+        y += max(panel.height for panel in row) + BETWEEN
     width = MARGIN + max([title_width + MARGIN, *(c[0] + p.width for c, p in zip(corners, panels, strict=True))])
     height = MARGIN + max(c[1] + p.height for c, p in zip(corners, panels, strict=True))
 
@@ -131,6 +130,17 @@ def _figure(panels: list[_Panel], title: str) -> Figure:
     for panel, corner in zip(panels, corners, strict=True):
         panel.draw(axes, corner)
     return figure
+
+
+def _rows(panels: list[_Panel]) -> list[list[_Panel]]:
+    """As many side by side as fit a page."""
+    rows: list[list[_Panel]] = []
+    for panel in panels:
+        if rows and sum(one.width + BETWEEN for one in rows[-1]) + panel.width <= PAGE:
+            rows[-1].append(panel)
+        else:
+            rows.append([panel])
+    return rows
 
 
 class _Panel:

@@ -6,7 +6,7 @@ what is left after removing the vertices on no path from input to output is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from random import Random
@@ -113,6 +113,10 @@ class NB101Space(GraphSpace):
                 for ops in product(range(len(OPS)), repeat=n - 2):
                     if dags.is_smallest(ops, automorphisms):
                         yield Architecture(self.name, _choices(parents, ops))
+
+    def wires(self, decision: Decision, option: int) -> Hashable:
+        """Operations connect nothing."""
+        return decision.options != OPS and option
 
     def wirings(self) -> Iterator[tuple[Architecture, int]]:
         """The graphs, with how many of their operations differ."""

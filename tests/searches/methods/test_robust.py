@@ -11,7 +11,7 @@ from initio.records import Architecture, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.searches.methods.robust import Robust
+from initio.searches.methods.robust import Robust, in_doubt
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
 
@@ -92,7 +92,29 @@ def test_the_prior_knows_the_direction_of_a_metric_of_ones_own(tmp_path: Path, m
         assert ask(Robust(), task, evaluate, seed=0).best == POOL[first]
 
 
-@pytest.mark.parametrize("wrong", [{"start": 0}, {"top": 0.0}, {"top": 1.5}, {"candidates": 3}])
-def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_metrics_that_mislead_cost_little_and_not_for_long() -> None:
+    turned = ScoreTable.of(POOL, {name: -values for name, values in columns().items()})
+    seeds = range(8)
+    for queries, behind in ((5, 0.8), (12, 0.0)):
+        chance = np.mean([best(RandomSearch(), seed, None, queries) for seed in range(40)])
+        assert np.mean([best(Robust(), seed, turned, queries) for seed in seeds]) > chance - behind
+
+
+def test_a_longer_search_begins_as_a_shorter_one() -> None:
+    scores = ScoreTable.of(POOL, columns())
+    short, long = (
+        ask(Robust(), asking(NB201, Budget(queries=queries), POOL, scores), evaluate, seed=1).steps
+        for queries in (4, 9)
+    )
+    assert long[:4] == short
+
+
+def test_while_chance_leads_every_other_training_is_left_to_it() -> None:
+    assert not in_doubt({0: 1.0, 1: 2.0}, {1})
+    assert in_doubt({0: 1.0, 1: 2.0, 2: 1.5}, {1})
+    assert not in_doubt({0: 1.0, 1: 2.0, 2: 2.5}, {1})
+
+
+def test_too_few_candidates_are_refused() -> None:
     with pytest.raises(InputError):
-        Robust(**wrong)  # type: ignore[arg-type]
+        Robust(candidates=3)

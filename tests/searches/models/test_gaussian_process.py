@@ -1,9 +1,11 @@
 """The Gaussian process: against a slow and obvious one, and its averages over settings."""
 
 import numpy as np
+import pytest
 
 from initio.searches.models.gaussian_process import (
     FLAT,
+    SLOPES,
     Model,
     Points,
     expected_improvement,
@@ -27,16 +29,17 @@ def points(x: np.ndarray, start: int = 0) -> Points:
     return Points(x[:, 0], x[:, 1:] / 2, np.arange(start, start + len(x)))
 
 
-def test_one_model_is_the_textbook() -> None:
-    model = Model(mixture=0, length=1.0, noise=0.3, slope=0.3, trust=0.5)
+@pytest.mark.parametrize("slope", SLOPES)
+def test_one_model_is_the_textbook(slope: float) -> None:
+    model = Model(mixture=0, length=1.0, noise=0.3, slope=slope, trust=0.5)
     mean, sd = fit((model,), points(X), squares(X, X), Y).predict(points(NEW, 100), squares(NEW, X))
     everything = np.vstack([X, NEW])
     z = everything[:, 1:] / 2
     K = np.exp(-squares(everything, everything)[0]) + FLAT + 0.25 * z @ z.T + 0.3 * np.eye(17)
-    r = Y - 0.3 * X[:, 0]
+    r = Y - slope * X[:, 0]
     inverse = np.linalg.inv(K[:12, :12])
     scale = (2 + r @ inverse @ r) / (2 + 12)
-    assert np.allclose(mean, 0.3 * NEW[:, 0] + K[12:, :12] @ inverse @ r)
+    assert np.allclose(mean, slope * NEW[:, 0] + K[12:, :12] @ inverse @ r)
     assert np.allclose(sd**2, scale * np.diag(K[12:, 12:] - K[12:, :12] @ inverse @ K[:12, 12:]))
 
 
@@ -56,6 +59,18 @@ def test_evidence_prefers_what_explains() -> None:
     weight = sum(w for model, w in zip(posterior.models, posterior.weights, strict=True) if model.mixture == 0)
     assert weight > 0.8
     assert np.isclose(posterior.weights.sum(), 1)
+
+
+def test_evidence_tells_metrics_that_help_from_those_that_mislead() -> None:
+    m = np.linspace(-1, 1, 24)
+    even = m**2  # does not correlate with m
+    D, nothing = np.ones((1, 24, 24)) - np.eye(24), np.zeros((24, 1))
+    for truth, expected in ((m, 0.5), (-m, -0.5), (even, 0.0)):
+        posterior = fit(grid(1, 1), Points(3 * m, nothing, np.arange(24)), D, gaussianised(truth))
+        weights = {
+            s: sum(w for x, w in zip(posterior.models, posterior.weights, strict=True) if x.slope == s) for s in SLOPES
+        }
+        assert max(weights, key=lambda s: weights[s]) == expected
 
 
 def test_expected_improvement_by_sampling() -> None:

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from initio.searches.models.prior import combine, log_rank, smoothed, validity
+from initio.searches.models.prior import Landmarks, combine, quantiles, smoothed, validity
 
 RNG = np.random.default_rng(0)
 FEATURES = np.eye(4)[RNG.integers(0, 4, (600, 6))].reshape(600, 24)
 TRUTH = FEATURES @ RNG.normal(size=24)
+BASIS = Landmarks.of(FEATURES)(FEATURES)
 
 
 def metric(noise: float, seed: int) -> np.ndarray:
@@ -31,7 +32,7 @@ def test_only_ranks_count() -> None:
 def test_smoothing_removes_noise_and_fills_holes() -> None:
     noisy = metric(1.0, 3)
     holes = np.where(RNG.random(len(noisy)) < 0.3, np.nan, noisy)
-    column, left = smoothed(np.column_stack([log_rank(noisy, 1), log_rank(holes, 1)]), FEATURES)
+    column, left = smoothed(np.column_stack([quantiles(noisy, 1), quantiles(holes, 1)]), BASIS)
     assert spearmanr(column[:, 0], TRUTH).statistic > spearmanr(noisy, TRUTH).statistic + 0.1
     assert spearmanr(column[np.isnan(holes), 1], TRUTH[np.isnan(holes)]).statistic > 0.7
     assert (left < 0.2).all()
@@ -39,7 +40,7 @@ def test_smoothing_removes_noise_and_fills_holes() -> None:
 
 def test_what_the_decisions_cannot_explain_is_kept() -> None:
     own = RNG.normal(size=len(TRUTH))
-    column, _ = smoothed(log_rank(own, 1)[:, None], FEATURES)
+    column, _ = smoothed(quantiles(own, 1)[:, None], BASIS)
     assert spearmanr(column[:, 0], own).statistic > 0.9
 
 
@@ -87,3 +88,25 @@ def test_nothing_known_is_flat() -> None:
     prior = combine({"empty": np.full(600, np.nan)}, {}, FEATURES)
     assert not prior.mean.any()
     assert prior.columns.shape == (600, 0)
+
+
+def test_both_ends_are_told_apart_alike() -> None:
+    good = {"a": metric(0.3, 1), "b": metric(0.3, 2), "c": metric(0.3, 3)}
+    signs = dict.fromkeys(good, 1)
+    turned = combine({name: -values for name, values in good.items()}, signs, FEATURES)
+    assert np.allclose(turned.mean, -combine(good, signs, FEATURES).mean)
+
+
+def test_a_ranking_takes_the_place_of_the_combination() -> None:
+    prior = combine({"a": -TRUTH}, {"a": 1}, FEATURES, ranking=metric(0.2, 8))
+    assert spearmanr(prior.mean, TRUTH).statistic > 0.9
+
+
+def test_others_have_what_the_decisions_predict() -> None:
+    half = np.arange(600) < 300
+    values = {"a": metric(0.3, 1), "b": metric(0.3, 2)}
+    prior = combine({name: v[half] for name, v in values.items()}, {"a": 1, "b": 1}, FEATURES[half])
+    grown = prior.grown(FEATURES[~half])
+    assert np.array_equal(grown.mean[:300], prior.mean)
+    assert spearmanr(grown.mean[300:], TRUTH[~half]).statistic > 0.85
+    assert grown.columns.shape == (600, 2)

@@ -1,13 +1,16 @@
-"""The robust hybrid: metrics say where to look, a few trainings say which of them to trust, and the best is exploited.
+"""The robust hybrid: metrics say where to look, a few trainings say whether to believe them, and the best is exploited.
 
-1. All metrics of the pool become one prior mean (`prior.py`): ranks only, redundancy and wrong signs taken care of.
-2. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from that mean. Its slope, the
-   weights of the metrics, the kernel and the noise are averaged by their evidence, so that metrics which turn out to be
-   useless lose their influence.
-3. The first trainings are the best by the prior; then the largest expected improvement is trained next, among the top
-   of the prior and the neighbours of the best so far.
+1. All metrics of the pool become one prior mean (`prior.py`): the training-free ranking, or what the metrics agree on.
+2. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from that mean, or from none, or
+   from its reverse, as far as the trainings speak for each. The weights of the metrics, the kernel and the noise are
+   averaged by their evidence too.
+3. The first training is the best by the prior. Then the largest expected improvement is trained next, among the best by
+   the prior, the worst, some at random, and the neighbours of the best so far.
+4. What is chosen so tells how good the choices are, not how good the pool is: only trainings drawn by chance do. The
+   second and the third are, then the 7th, 15th, 31st, ...; and while the best so far came by chance, every other one.
 
-Without scores the prior is flat and the same process searches by the architecture alone.
+Without scores the prior is flat and the same process searches by the architecture alone. Nothing depends on the budget:
+a longer search begins as a shorter one does.
 """
 
 from __future__ import annotations
@@ -20,13 +23,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from initio.analysis.ranking import RANKING, ranked
 from initio.errors import InputError, at_least
 from initio.records import Architecture, Query
 from initio.scores.table import ScoreTable
 from initio.searches.models.encoding import WAYS, Encoder, one_hot
 from initio.searches.models.gaussian_process import (
-    FULL_GRID,
-    KEPT,
     Model,
     Points,
     Posterior,
@@ -41,72 +43,68 @@ from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import Space
 
 MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
+BY_CHANCE = frozenset({2, *(2**k - 1 for k in range(2, 40))})  # numbers of trainings: 2, 3, 7, 15, 31, ...
 CENTRES = 3  # of the best trained, whose neighbours are candidates
 AROUND = 200  # neighbours of one of them
-WIDENS = 20  # trainings after which the top of the prior widens in proportion to them
-MEASURED = 100  # architectures of the top that give the mean distance
+FULL_GRID = 32  # trainings up to which all models are weighed; then those of any weight
+MEASURED = 100  # architectures that give the mean distance
 ENUMERATED = 20_000  # a space without a pool is listed up to this size; beyond it, so many are drawn
 DRAWN = 5_000
 
 
 @dataclass(frozen=True)
 class Robust(QuerySearch):
-    """Gaussian process on architectures with a prior from metrics.
+    """Gaussian process on architectures with a prior from metrics, which it doubts.
 
     Args:
-        start: the best by the prior that are trained before anything is learnt from, at most a third of the budget.
-        top: share of the pool that counts as its top.
-        candidates: the top has at least so many architectures; they are compared at each step, together with all that
-            differ in one decision from one of the best trained so far.
+        candidates: how many of the best by the prior are compared at each step, with half as many of the worst, as
+            many at random, and all that differ in one decision from one of the best trained so far.
     """
 
-    start: int = 3
-    top: float = 0.05
-    candidates: int = 300
+    candidates: int = 400
 
     name: ClassVar[str] = "robust"
     needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        at_least(self, start=1, candidates=10)
-        if not 0 < self.top <= 1:
-            raise InputError(f"top must be a share in (0, 1], not {self.top}")
+        at_least(self, candidates=10)
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
-        """Trains the first few of the prior, then what the Gaussian process recommends."""
+        """The best by the prior, two by chance, then what the Gaussian process recommends, doubted now and then."""
+        rng = Random(f"robust {seed}")
         pool = RankedPool(problem, seed)
-        learner = Learner(pool)
+        learner, candidates = Learner(pool), pool.candidates(self.candidates, rng)
         values: dict[int, float] = {}  # in the order of training
-        first = self.start
-        if problem.queries is not None:
-            first = max(1, min(first, problem.queries // 3))
-        while True:
-            rng = Random(f"robust {seed} {len(values)}")
-            if not (candidates := self._candidates(pool, values, rng)):
-                return None
-            if len(values) < first:
-                chosen = pool.first(candidates, values)
+        by_chance: set[int] = set()
+        while left := pool.without(values):
+            if not values:
+                chosen = candidates[0]
+            elif len(values) + 1 in BY_CHANCE or in_doubt(values, by_chance):
+                chosen = rng.choice(left)
+                by_chance.add(chosen)
             else:
-                chosen = self._most_promising(learner, candidates, values)
+                best = sorted(values, key=lambda k: -values[k])[:CENTRES]
+                near = dict.fromkeys([*candidates, *pool.neighbours(best, rng)])
+                chosen = most_promising(learner, [k for k in near if k not in values] or left, values)
             values[chosen] = (yield Query(pool.archs[chosen])).value
+        return None
 
-    def _candidates(self, pool: RankedPool, values: Mapping[int, float], rng: Random) -> list[int]:
-        """What may come next, best by the prior first; the top widens in long searches, and ends with the pool."""
-        size = max(round(self.top * len(pool)), self.candidates)
-        top = pool.best(max(size, round(size * len(values) / WIDENS)), rng)
-        best = sorted(values, key=lambda k: -values[k])[:CENTRES]
-        exhausted = all(k in values for k in top)
-        around = pool.neighbours(best, rng) if exhausted or len(values) >= self.start else []
-        return [k for k in dict.fromkeys([*top, *around]) if k not in values] or [
-            k for k in range(len(pool)) if k not in values
-        ]
 
-    @staticmethod
-    def _most_promising(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
-        """The largest expected improvement on the best so far."""
-        seen, y = list(values), gaussianised(np.array(list(values.values())))
-        mean, sd = learner.predict(learner.learn(seen, y), candidates, seen)
-        return candidates[int(np.argmax(expected_improvement(mean, sd, float(y.max()))))]
+def in_doubt(values: Mapping[int, float], by_chance: Collection[int]) -> bool:
+    """Whether the best so far came by chance and the last one did not.
+
+    >>> in_doubt({5: 91.0, 7: 93.0}, {7}), in_doubt({5: 91.0, 7: 93.0, 2: 92.0}, {7}), in_doubt({5: 94.0, 7: 93.0}, {7})
+    (False, True, False)
+    """
+    best = max(values, key=lambda k: values[k])
+    return best in by_chance and next(reversed(values)) not in by_chance
+
+
+def most_promising(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
+    """The largest expected improvement on the best so far."""
+    seen, y = list(values), gaussianised(np.array(list(values.values())))
+    mean, sd = learner.predict(learner.learn(seen, y), candidates, seen)
+    return candidates[int(np.argmax(expected_improvement(mean, sd, float(y.max()))))]
 
 
 class RankedPool:
@@ -129,15 +127,15 @@ class RankedPool:
     def __len__(self) -> int:
         return len(self.archs)
 
-    def best(self, count: int, rng: Random) -> list[int]:
-        """The numbers of the best by the prior, ties at random."""
-        ties = np.random.default_rng(rng.getrandbits(64)).random(len(self))
-        return [int(k) for k in np.lexsort((ties, -self.prior.mean))[:count]]
+    def without(self, trained: Collection[int]) -> list[int]:
+        """Those that were not trained."""
+        return [k for k in range(len(self)) if k not in trained]
 
-    def first(self, candidates: Sequence[int], trained: Collection[int]) -> int:
-        """The first of the candidates that is no other name for one that was trained."""
-        known = set(self.classes(list(trained)))
-        return next((k for k in candidates if self.classes([k])[0] not in known), candidates[0])
+    def candidates(self, count: int, rng: Random) -> list[int]:
+        """The best by the prior, best first; half as many of the worst, and as many of all. Ties are at random."""
+        all_of_them = rng.sample(range(len(self)), len(self))
+        order = sorted(all_of_them, key=self.prior.mean.__getitem__, reverse=True)
+        return list(dict.fromkeys([*order[:count], *order[-(count // 2) :], *all_of_them[: count // 2]]))
 
     def neighbours(self, centres: Sequence[int], rng: Random) -> list[int]:
         """The architectures of the pool that differ from a centre in one decision, at most AROUND of each."""
@@ -147,7 +145,8 @@ class RankedPool:
             if self.grows:
                 found = rng.sample(found, min(AROUND, len(found)))
                 self._add([arch for arch in found if arch not in self.number and self.problem.within(arch)])
-            inside = [self.number[arch] for arch in found if arch in self.number]
+            members = (self.problem.member(arch) for arch in found)
+            inside = [self.number[arch] for arch in members if arch in self.number]
             out += rng.sample(inside, min(AROUND, len(inside)))
         return out
 
@@ -155,10 +154,8 @@ class RankedPool:
         for arch in archs:
             self.number[arch] = len(self.archs)
             self.archs.append(arch)
-        n, J = len(archs), self.prior.columns.shape[1]
-        self.prior = Prior(
-            np.concatenate([self.prior.mean, np.zeros(n)]), np.concatenate([self.prior.columns, np.zeros((n, J))])
-        )
+        if archs:
+            self.prior = self.prior.grown(one_hot(self.problem.space, archs))
 
     def classes(self, numbers: Sequence[int]) -> np.ndarray:
         """For each architecture the number of its class of isomorphic ones."""
@@ -178,7 +175,7 @@ class Learner:
         self._units: np.ndarray | None = None
 
     def distances(self, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
-        """(mixtures, |a|, |b|), in units of the mean distance of two architectures of the pool's top."""
+        """(mixtures, |a|, |b|), in units of the mean distance of two architectures of the pool."""
         rows = [self.encoder.rows([self.pool.archs[k] for k in numbers]) for numbers in (a, b)]
         if self._units is None:
             self._units = self._mean_distances()
@@ -186,9 +183,7 @@ class Learner:
         return np.tensordot(MIXTURES, D, axes=1)
 
     def _mean_distances(self) -> np.ndarray:
-        rng = Random("units")
-        top = self.pool.best(3 * MEASURED, rng)
-        some = rng.sample(top, min(len(top), MEASURED))
+        some = Random("units").sample(range(len(self.pool)), min(len(self.pool), MEASURED))
         rows = self.encoder.rows([self.pool.archs[k] for k in some])
         means = self.encoder.distances(rows, rows).mean(axis=(1, 2))
         return np.where(means > 0, means, 1.0)
@@ -203,8 +198,7 @@ class Learner:
         """The posterior; from a certain number of observations on only by models that were not hopeless then."""
         posterior = fit(self.models, self.points(seen), self.distances(seen, seen), y)
         if len(seen) >= FULL_GRID:
-            heaviest = np.argsort(-posterior.weights, kind="stable")[:KEPT]
-            self.models = tuple(posterior.models[h] for h in sorted(heaviest))
+            self.models = posterior.models
         return posterior
 
     def predict(
@@ -223,11 +217,15 @@ def _drawn(space: Space, rng: Random) -> list[Architecture]:
 
 def _prior(space: Space, scores: ScoreTable | None, archs: Sequence[Architecture]) -> Prior:
     if scores is None or not len(scores) or not scores.metrics:
-        return Prior(np.zeros(len(archs)), np.zeros((len(archs), 0)))
+        return Prior.flat(len(archs))
     index = np.array([scores.rows.get(arch, -1) for arch in archs], dtype=np.intp)
     values = {name: np.where(index >= 0, scores[name][index], np.nan) for name in scores.metrics}
     signs = {name: sign for name in scores.metrics if (sign := _sign(name))}
-    return combine(values, signs, one_hot(space, archs))
+    table = ranked(scores)
+    ranking = None
+    if RANKING in table.metrics:
+        ranking = np.where(index >= 0, table[RANKING][index], np.nan)
+    return combine(values, signs, one_hot(space, archs), ranking)
 
 
 def _sign(metric: str) -> int | None:

@@ -15,6 +15,7 @@ they are near in order.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
@@ -31,6 +32,7 @@ Bag = dict[Hashable, float]
 
 WAYS = ("decisions", "paths", "motifs")
 MAX_PATHS = 256  # of one cell; where there are more, paths say too little for what they cost
+REMEMBERED = 50_000  # descriptions
 SAME_VALUE = (IDENTITY, "skip_connect", "skip", "")  # labels that a path leaves out
 
 
@@ -72,8 +74,9 @@ def _order(options: tuple[str, ...]) -> tuple[int, ...] | None:
     return tuple(sorted(set(values)).index(value) for value in values) if len(set(values)) == len(values) > 1 else None
 
 
+@lru_cache(maxsize=REMEMBERED)
 def bags(space: Space, arch: Architecture) -> tuple[Bag, ...]:
-    """The architecture in each of the WAYS."""
+    """The architecture in each of the WAYS; many searches of one space describe the same ones."""
     cells = [_Live(cell) for cell in space.cells(arch)]
     return (
         _decisions(space, arch),
@@ -175,9 +178,9 @@ class Encoder:
         self.space = space
         self._rows: dict[Architecture, int] = {}
         self._columns: list[dict[Hashable, int]] = [{} for _ in WAYS]
-        self._indices: list[list[int]] = [[] for _ in WAYS]
-        self._weights: list[list[float]] = [[] for _ in WAYS]
-        self._starts: list[list[int]] = [[0] for _ in WAYS]
+        self._indices = [array("q") for _ in WAYS]
+        self._weights = [array("d") for _ in WAYS]
+        self._starts = [array("q", [0]) for _ in WAYS]
         self._matrices: list[csr_array] = []
 
     def rows(self, archs: Sequence[Architecture]) -> np.ndarray:
@@ -210,7 +213,10 @@ class Encoder:
     def _built(self) -> list[csr_array]:
         if not self._matrices:
             self._matrices = [
-                csr_array((weights, indices, starts), shape=(len(starts) - 1, max(len(columns), 1)))
+                csr_array(
+                    (np.array(weights), np.array(indices), np.array(starts)),
+                    shape=(len(starts) - 1, max(len(columns), 1)),
+                )
                 for weights, indices, starts, columns in zip(
                     self._weights, self._indices, self._starts, self._columns, strict=True
                 )

@@ -2,11 +2,12 @@
 
     y = μ + b m(x) + z(x)ᵀδ + f(x) + ε,   f ~ GP(0, k),   k = exp(−d/ℓ),   δ ~ N(0, t² I),   μ free,
 
-m is the prior mean, z the metrics, d a mixture of distances. Of the variance of ε, half is shared by architectures
-of one class (the same graph), half is each training's own. Every combination of the mixture, ℓ, b, t and the noise in
-a small grid is one model; its weight is its evidence (the marginal likelihood, with the scale of everything and μ
-integrated out), and predictions are averages over models. With ten observations no single setting is certain, and an
-average cannot be far off where the best guess can.
+m is the prior mean, z the metrics, d a mixture of distances. The slope b has three values, each a hypothesis: metrics
+say what is good (b > 0), nothing (0), or what is bad (b < 0). Of the variance of ε, half is shared by architectures of
+one class (the same graph), half is each training's own. Every combination of the mixture, ℓ, b, t and the noise in a
+small grid is one model; its weight is the belief in its hypothesis times its evidence (the marginal likelihood, with
+the scale of everything and μ integrated out), and predictions are averages over models. With ten observations no single
+setting is certain, and an average cannot be far off where the best guess can.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ from scipy.stats import norm, rankdata
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0)  # ℓ, in units of the mean distance of two candidates
 NOISES = (0.05, 0.3)  # variance of ε beside k(x, x) = 1
-SLOPES = (0.0, 0.3)  # b, for observations and m of variance 1
+SLOPES = {0.5: 1 / 2, 0.0: 1 / 3, -0.5: 1 / 6}  # b, for observations and m of variance 1, and the belief in it
 TRUSTS = (0.0, 0.5, 1.0, 2.0)  # t: 0 keeps the weights of the metrics as they are
 FLAT = 100.0  # prior variance of μ
-LIGHT = 0.03  # models of less weight are left out of predictions
-FULL_GRID = 48  # observations up to which all models are weighed
-KEPT = 12  # models that are weighed from then on
+LIGHT = 0.03  # models of less weight, beside the heaviest, are left out of predictions
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def gaussianised(y: np.ndarray) -> np.ndarray:
 
 def grid(n_mixtures: int, n_columns: int) -> tuple[Model, ...]:
     """All models; without metrics there is nothing to trust."""
-    slopes, trusts = (SLOPES, TRUSTS) if n_columns else ((0.0,), (0.0,))
+    slopes, trusts = (tuple(SLOPES), TRUSTS) if n_columns else ((0.0,), (0.0,))
     return tuple(Model(*values) for values in product(range(n_mixtures), LENGTHS, NOISES, slopes, trusts))
 
 
@@ -117,7 +116,8 @@ def fit(models: tuple[Model, ...], points: Points, D: np.ndarray, y: np.ndarray)
     inverse = np.linalg.inv(C)
     solved = np.einsum("hij,hj->hi", inverse, residual)
     fits = np.einsum("hi,hi->h", residual, solved)
-    log_p = -0.5 * log_det - (1 + n / 2) * np.log1p(fits / 2)
+    belief = np.log([SLOPES[x.slope] for x in models])
+    log_p = belief - 0.5 * log_det - (1 + n / 2) * np.log1p(fits / 2)
     weights = np.exp(log_p - logsumexp(log_p))
     scales = (2 + fits) / (2 + n)
     keep = np.flatnonzero(weights >= LIGHT * weights.max())

@@ -1,0 +1,257 @@
+"""`initio study variants ARCH`, `initio study convergence ARCH`, `initio study landscape ARCH`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal
+
+from initio.cli.progress import TrainReporter
+from initio.cli.units import columns
+from initio.errors import InputError
+
+if TYPE_CHECKING:
+    from initio.runs.convergence import ConvergenceResult
+    from initio.runs.landscape import LandscapeResult
+
+
+@dataclass(frozen=True)
+class StudyVariants:
+    """Draws variants of a cell: other connections, other operations, or the widest wiring of the same operations.
+
+    Args:
+        architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
+        kind: what is drawn anew: connections, operations, or adapted, which is the one widest and shallowest cell.
+        n: how many, sorted by width and depth.
+        seed: of the draws.
+        out: also write them side by side: a file that ends in .svg, .pdf or .png.
+        operations: write operations on the arrows of that picture, too.
+        json: print JSON.
+    """
+
+    architecture: str
+    kind: Literal["connections", "operations", "adapted"] = "connections"
+    n: int = 5
+    seed: int = 0
+    out: str | None = None
+    operations: bool = False
+    json: bool = False
+
+    def run(self) -> None:
+        """Prints name, width, depth and notation of each."""
+        import json
+
+        from initio.analysis.topology import shape
+        from initio.analysis.variants import Variant, adapted, pictured, variants
+        from initio.report import save_picture
+        from initio.runs.folder import find_architecture
+        from initio.spaces import get_space
+
+        arch, _ = find_architecture(self.architecture)
+        space = get_space(arch.space)
+        if not space.wired:
+            raise InputError(f"{space.name} says nothing of how its networks are connected, so nothing can be rewired")
+        if self.kind == "adapted":
+            pairs = {"C0": arch, "adapted": adapted(space, arch)}
+            found = tuple(Variant(name, one, shape(space.cells(one)[0])) for name, one in pairs.items())
+        else:
+            found = variants(space, arch, self.n, kind=self.kind, seed=self.seed)
+        if self.out:
+            save_picture([pictured(space, one, operations=self.operations) for one in found], Path(self.out))
+        if self.json:
+            rows = [
+                {"name": one.name, "width": one.shape.width, "depth": one.shape.depth,
+                 "notation": space.format(one.architecture)}
+                for one in found
+            ]  # fmt: skip
+            print(json.dumps(rows, indent=2))
+            return
+        print(columns({str(one): space.format(one.architecture) for one in found}))
+
+
+@dataclass(frozen=True)
+class StudyConvergence:
+    """Trains a cell and its random variants alike, and compares how fast they learn.
+
+    By the recipe `plain`, without regularisation. The same call with the same --out goes on where it was interrupted.
+
+    Args:
+        architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
+        data: digits, a file or a folder: what they learn, and on whose test part curves are measured.
+        variants: how many random ones.
+        kind: what is random in them: connections or operations.
+        widest: train the adapted cell too, the widest and shallowest one with the same operations.
+        lr: learning rates, separated by commas; everybody is trained with each.
+        epochs: of each training.
+        samples: use about so many samples of the training part.
+        channels: width of the networks; by default thin.
+        cells: their number of cells.
+        accuracy: percent for which the epochs are counted.
+        seed: of the variants, the weights and the order of samples.
+        workers: trainings at a time.
+        out: folder of curves and pictures; by default a new one below `runs`.
+        json: print the curves as JSON.
+    """
+
+    architecture: str
+    data: str
+    variants: int = 5
+    kind: Literal["connections", "operations"] = "connections"
+    widest: bool = False
+    lr: str = "0.025"
+    epochs: int = 10
+    samples: int | None = None
+    channels: int | None = None
+    cells: int | None = None
+    accuracy: float = 50.0
+    seed: int = 0
+    workers: int = 1
+    out: str | None = None
+    json: bool = False
+
+    def run(self) -> None:
+        """Trains with progress on stderr, then prints a line a training."""
+        from initio.records import to_json
+        from initio.runs.convergence import convergence
+
+        try:
+            rates = tuple(float(text) for text in self.lr.split(","))
+        except ValueError:
+            raise InputError(f"--lr takes numbers with commas between them, as 0.0025,0.025, not {self.lr!r}") from None
+        folder = _folder(self.out, "convergence", self.architecture, self.seed)
+        same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers")
+        asked: dict[str, Any] = {name: getattr(self, name) for name in same}
+        with _resumable(folder), TrainReporter() as told:
+            found = convergence(
+                self.architecture, self.data, n=self.variants, rates=rates, **asked, folder=folder, on_done=told.show
+            )
+        if self.json:
+            print(to_json(found, indent=2))
+            return
+        print(f"{convergence_page(found, self.accuracy)}\n\ncurves and pictures in {folder}")
+
+
+def convergence_page(found: ConvergenceResult, accuracy: float) -> str:
+    """A line a training: width and depth, the area below the curve, epochs to an accuracy, the end."""
+    reached = f"epochs to {accuracy:g} %"
+    lines = [f"{'lr':>7}  {'cell':<8} {'width, depth':>12}  {'area':>6}  {reached:>14}  {'loss':>7}  accuracy"]
+    for one in found.curves:
+        its = f"{one.width:.3g}c, {one.depth}"
+        area = "-" if one.area is None else f"{one.area:.2f}"
+        last = one.flag or f"{one.losses[-1]:7.4f}  {one.accuracies[-1]:6.2f} %"
+        epochs = one.epochs_to(accuracy) or "never"
+        lines.append(f"{one.lr:>7g}  {one.name:<8} {its:>12}  {area:>6}  {epochs:>14}  {last}")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class StudyLandscape:
+    """Measures loss and gradient variance around a trained network, and the curvature at its centre.
+
+    The same call with the same --out goes on where it was interrupted, to the same numbers.
+
+    Args:
+        architecture: the folder of a trained network; or an architecture as elsewhere, which is trained first.
+        data: digits, a file or a folder: what it learns, and on whose test part the landscape is measured.
+        grid: points on a side; an odd number has the trained network in its middle.
+        span: how far the grid reaches either way, in units of the filters' own norms.
+        samples: inputs that everything is measured on.
+        to: also measure the line to a second solution: a folder of the same network trained again, or the seed of one.
+        epochs: of a training.
+        channels: width of a network that is trained; by default thin.
+        cells: its number of cells.
+        steps: of Lanczos' method for the largest eigenvalues of the Hessian.
+        probes: random vectors for its trace.
+        seed: of the training, the directions, the inputs and the probes.
+        workers: processes that measure.
+        out: folder of pictures and numbers; by default a new one below `runs`.
+        json: print the numbers as JSON.
+    """
+
+    architecture: str
+    data: str | None = None
+    grid: int = 15
+    span: float = 1.0
+    samples: int = 256
+    to: str | None = None
+    epochs: int = 10
+    channels: int | None = None
+    cells: int | None = None
+    steps: int = 20
+    probes: int = 10
+    seed: int = 0
+    workers: int = 1
+    out: str | None = None
+    json: bool = False
+
+    def run(self) -> None:
+        """Measures with progress on stderr, then prints the numbers and where the pictures are."""
+        from initio.records import to_json
+        from initio.runs.landscape import landscape
+
+        folder = _folder(self.out, "landscape", self.architecture, self.seed)
+        own = ("architecture", "data", "out", "json")
+        asked: dict[str, Any] = {name: value for name, value in vars(self).items() if name not in own}
+        with _resumable(folder), TrainReporter() as told:
+            found = landscape(
+                self.architecture, self.data, **asked, folder=folder, on_done=told.show, on_event=told.hear
+            )
+        if self.json:
+            print(to_json(found, indent=2))
+            return
+        print(f"{landscape_page(found)}\n\npictures and numbers in {folder}")
+
+
+def _folder(out: str | None, study: str, architecture: str, seed: int) -> Path:
+    """What is asked for, or a new one below `runs`."""
+    from initio.runs.folder import find_architecture
+    from initio.runs.models import ModelFolder
+    from initio.runs.studies import new_study_folder
+
+    if out:
+        return Path(out)
+    if ModelFolder(Path(architecture)).plan_path.is_file():
+        return new_study_folder(study, Path(architecture).name, seed)
+    return new_study_folder(study, find_architecture(architecture)[0].space, seed)
+
+
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nthe same call with --out {quote(str(folder))} goes on from here", file=sys.stderr)
+        raise
+
+
+def landscape_page(found: LandscapeResult) -> str:
+    """The numbers for a terminal."""
+    at, plan = found.numbers, found.plan
+    facts = {"network": found.notation, "measured on": f"{plan.samples} samples of the test part of {plan.data}"}
+    facts["accuracy"] = f"{_text(found.accuracy)} %"
+    facts["loss"] = f"{_text(at.center)} at the centre"
+    facts["sharpness"] = f"{_text(at.sharpness)} more at half the span, {_text(at.worst)} at worst up to there"
+    radius = "the whole grid" if at.convex_radius is None else f"radius {at.convex_radius:.3g}"
+    facts["near-convex region"] = radius
+    facts["gradient variance"] = f"{_text(at.variance)} at the centre, {_text(at.variance_around)} at half the span"
+    if found.curvature is not None:
+        bent = found.curvature
+        pairs = zip(bent.eigenvalues, bent.residuals, strict=True)
+        facts["Hessian's largest"] = ", ".join(f"{value:.4g} (± {error:.1g})" for value, error in pairs)
+        facts["Hessian's trace"] = f"{bent.trace:.4g} ± {bent.trace_error:.2g}"
+    if found.line:
+        facts["line to the other"] = f"rises {_text(found.barrier)} above the two solutions"
+    if at.undefined:
+        facts["undefined"] = f"{at.undefined} points have no finite loss"
+    return "\n".join([columns(facts), *found.notes])
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+VERBS = {"variants": StudyVariants, "convergence": StudyConvergence, "landscape": StudyLandscape}

@@ -1,0 +1,112 @@
+"""Surfaces around a point in weight space, side by side, and curves in panels."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from initio.files import whole_file
+from initio.report.curves import LETTERS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Look = Literal["contour", "heat", "3d"]
+LEVELS, SIDE = 14, 3.6  # contour lines of a panel, and its side in inches
+COLOURS = "viridis"
+KEPT = 95  # percentile beyond which a surface is cut off: corners rise by orders of magnitude
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Values on the grid at × at, rows along the first direction; NaN where there is none."""
+
+    at: np.ndarray
+    values: np.ndarray
+
+
+def save_surfaces(surfaces: Mapping[str, Surface], path: Path, look: Look, label: str, title: str = "") -> None:
+    """One panel a surface with the same colours and heights in all, so that they can be compared."""
+    from matplotlib.figure import Figure
+
+    if not any(np.isfinite(surface.values).any() for surface in surfaces.values()):
+        return
+    figure = Figure(figsize=(SIDE * len(surfaces) + 0.9, SIDE + 0.5), layout="constrained")
+    low, high = _range(surfaces)
+    draw: Callable[[Any, Surface, float, float], Any] = {"contour": _contour, "heat": _heat, "3d": _surface}[look]
+    axes = []
+    for number, (name, surface) in enumerate(surfaces.items(), start=1):
+        kind = {"projection": "3d"} if look == "3d" else {}
+        axis = figure.add_subplot(1, len(surfaces), number, **kind)
+        drawn = draw(axis, surface, low, high)
+        axis.set_title(name, fontsize="medium")
+        axes.append(axis)
+    figure.colorbar(drawn, ax=axes, shrink=0.75, label=label)
+    _finish(figure, path, title)
+
+
+def _range(surfaces: Mapping[str, Surface]) -> tuple[float, float]:
+    every = np.concatenate([surface.values[np.isfinite(surface.values)] for surface in surfaces.values()])
+    low, high = float(every.min()), float(np.percentile(every, KEPT))
+    return low, max(high, low + 1e-9 * max(1.0, abs(low)))
+
+
+def _contour(axis: Axes, surface: Surface, low: float, high: float) -> Any:
+    """Lines at equal ratios above the least value, dense where the surface is steep."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    levels = low + (high - low) * np.geomspace(0.01, 1, LEVELS)
+    axis.contour(surface.at, surface.at, surface.values.T, levels=levels, cmap=COLOURS, vmin=low, vmax=high)
+    axis.plot(0, 0, "k+", markersize=7)
+    axis.set(aspect="equal", xlabel="a", ylabel="b")
+    return ScalarMappable(Normalize(low, high), COLOURS)
+
+
+def _heat(axis: Axes, surface: Surface, low: float, high: float) -> Any:
+    drawn = axis.pcolormesh(
+        surface.at, surface.at, surface.values.T, cmap=COLOURS, vmin=low, vmax=high, shading="nearest"
+    )
+    axis.set(aspect="equal", xlabel="a", ylabel="b")
+    return drawn
+
+
+def _surface(axis: Any, surface: Surface, low: float, high: float) -> Any:
+    a, b = np.meshgrid(surface.at, surface.at, indexing="ij")
+    cut = np.clip(surface.values, low, high)
+    drawn = axis.plot_surface(a, b, cut, cmap=COLOURS, vmin=low, vmax=high, linewidth=0, antialiased=True)
+    axis.set(xlabel="a", ylabel="b", zlim=(low, high))
+    return drawn
+
+
+def save_lines(
+    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], path: Path, labels: tuple[str, str]
+) -> None:
+    """Curves (x, y) by panel and name, with these labels of x and y."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.4 * len(panels) + 0.8, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, lines) in zip(axes, panels.items(), strict=True):
+        for name, (x, y) in lines.items():
+            axis.plot(x, y, marker=".", label=name)
+        axis.set(xlabel=labels[0], ylabel=labels[1])
+        axis.set_title(title, fontsize="medium")
+        axis.grid(alpha=0.3)
+        if title == list(panels)[-1] or list(lines) != list(panels[list(panels)[-1]]):
+            axis.legend(fontsize="small")  # once for panels of the same curves
+    _finish(figure, path, "")
+
+
+def _finish(figure: Figure, path: Path, title: str) -> None:
+    if title:
+        figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
+    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same values, the same file
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=150, metadata=dated.get(path.suffix))

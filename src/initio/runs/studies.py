@@ -1,0 +1,115 @@
+"""The folder of a study: tasks that are done in workers, each answer on disk as it comes.
+
+| file            | what                                                               |
+|-----------------|--------------------------------------------------------------------|
+| `plan.json`     | what was asked, written first; the same call goes on where it stopped |
+| `answers.jsonl` | one line a task, written and flushed as it ends; survives kill −9  |
+| `result.json`   | what it came to, written last                                      |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from initio.errors import InputError
+from initio.files import add_line, locked, read_text, whole_lines, write_text
+from initio.records import decode, encode, from_json, load_json, to_json
+from initio.scores.workers import DEATHS, LostTasksError, in_process, in_workers
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+Plan = TypeVar("Plan")
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """Where a study keeps what it has."""
+
+    folder: Path
+
+    @property
+    def plan_path(self) -> Path:
+        """What was asked."""
+        return self.folder / "plan.json"
+
+    @property
+    def result_path(self) -> Path:
+        """What came out."""
+        return self.folder / "result.json"
+
+    def begin(self, plan: Any) -> None:
+        """Starts a study, or goes on with the same one; of another one in the folder it says what differs."""
+        if not self.plan_path.is_file():
+            if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+                raise InputError(f"{str(self.folder)!r} holds something else than a study: give another folder")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(self.plan_path, to_json(plan, indent=2) + "\n")
+            return
+        before = from_json(type(plan), read_text(self.plan_path), where=str(self.plan_path))
+        for item in fields(plan):
+            was, now = getattr(before, item.name), getattr(plan, item.name)
+            if item.compare and was != now:
+                raise InputError(
+                    f"the study in {str(self.folder)!r} was begun with {item.name} {was}, not {now}: "
+                    f"give another folder, or ask the same to go on"
+                )
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Nobody else works on this study inside the block."""
+        return locked(self.plan_path, f"another process is working on the study {str(self.folder)!r}: wait for it")
+
+    def answers(
+        self,
+        work: Callable[[Task], Answer],
+        tasks: Sequence[Task],
+        record: type[Answer],
+        *,
+        name: str = "answers",
+        workers: int = 1,
+        on_done: Callable[[int, int], None] = lambda done, total: None,
+    ) -> list[Answer]:
+        """What `work` answers to every task, in order; what is on disk already is not asked again."""
+        path = self.folder / f"{name}.jsonl"
+        found: dict[int, Answer] = {}
+        for line in whole_lines(path):
+            data = load_json(line, str(path))
+            found[data.pop("task")] = decode(record, data)
+        waiting = [(number, task) for number, task in enumerate(tasks) if number not in found]
+        on_done(len(found), len(tasks))
+        todo = partial(_numbered, work)
+        stream = in_process(todo, waiting) if workers == 1 else in_workers(todo, waiting, workers)
+        try:
+            for _, answered in stream:
+                if answered is not None:
+                    number, answer = answered
+                    add_line(path, json.dumps({"task": number} | encode(answer), allow_nan=False))
+                    found[number] = answer
+                    on_done(len(found), len(tasks))
+        except LostTasksError as lost:
+            raise InputError(
+                f"{len(lost.numbers)} of {len(tasks)} tasks could not be done, because a worker died of each {DEATHS} "
+                f"times: perhaps memory ran out, so try fewer workers (the other answers are kept)"
+            ) from None
+        return [found[number] for number in range(len(tasks))]
+
+    def finish(self, result: Any) -> None:
+        """Writes the result; it comes last and says that all is there."""
+        write_text(self.result_path, to_json(result, indent=2) + "\n")
+
+
+def _numbered(work: Callable[[Task], Answer], numbered: tuple[int, Task]) -> tuple[int, Answer]:
+    return numbered[0], work(numbered[1])
+
+
+def new_study_folder(study: str, space: str, seed: int) -> Path:
+    """The folder below `runs` of a study for which none was named."""
+    stem = Path("runs", f"{study}-{space.rpartition(':')[2].lower()}-seed{seed}")
+    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
+    return next(folder for folder in chain([stem], numbered) if not folder.exists())
