@@ -16,7 +16,7 @@ import initio
 from initio import InputError
 from initio.data.look import look
 from initio.records import from_json, to_json
-from initio.runs.solution import NAMES, HeldOutScore, Solution, verdict
+from initio.runs.solution import NAMES, HeldOutScore, SolveResult, verdict
 from initio.runs.solve import SolveFolder, resume_solve, solve
 
 
@@ -35,12 +35,12 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def solved(easy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Solution, Path, list[Any]]:
+def solved(easy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[SolveResult, Path, list[Any]]:
     folder, heard = tmp_path_factory.mktemp("solved") / "s", list[Any]()
     return solve(str(easy), 60, limits={"max_params": 60_000}, folder=folder, on_event=heard.append), folder, heard
 
 
-def test_all_stages_end_with_a_network_that_others_can_use(solved: tuple[Solution, Path, list[Any]]) -> None:
+def test_all_stages_end_with_a_network_that_others_can_use(solved: tuple[SolveResult, Path, list[Any]]) -> None:
     solution, folder, heard = solved
     assert "240 samples to learn from, grey images of 8x8 pixels" in heard
     assert "3 classes, 80 samples in each" in heard
@@ -49,7 +49,7 @@ def test_all_stages_end_with_a_network_that_others_can_use(solved: tuple[Solutio
     assert max(solution.parameters.values()) <= 60_000
     assert solution.files[0].endswith("model.py")
     assert all((folder / file).is_file() for file in solution.files)
-    assert from_json(Solution, to_json(solution)) == solution
+    assert from_json(SolveResult, to_json(solution)) == solution
     page = (folder / "README.md").read_text()
     assert all(sentence in page for sentence in solution.verdicts())
     assert all(NAMES[name] in str(solution) for name in solution.scores)
@@ -60,7 +60,7 @@ def test_all_stages_end_with_a_network_that_others_can_use(solved: tuple[Solutio
     assert plans[0].fingerprint == plans[1].fingerprint  # the same split
 
 
-def test_a_finished_run_is_read(solved: tuple[Solution, Path, list[Any]], easy: Path) -> None:
+def test_a_finished_run_is_read(solved: tuple[SolveResult, Path, list[Any]], easy: Path) -> None:
     solution, folder, _ = solved
     assert resume_solve(folder) == solution
     assert solve(str(easy), 60, limits={"max_params": 60_000}, folder=folder, resume=True) == solution

@@ -81,7 +81,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Solution:
+class SolveResult:
     """What came out.
 
     Args:

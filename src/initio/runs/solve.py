@@ -41,7 +41,7 @@ from initio.runs.evaluate import evaluate
 from initio.runs.export import export
 from initio.runs.models import ModelFolder, TrainedModel
 from initio.runs.search import make_limits, search
-from initio.runs.solution import NAMES, Design, HeldOutScore, Solution, SolvePlan
+from initio.runs.solution import NAMES, Design, HeldOutScore, SolvePlan, SolveResult
 from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult
 from initio.searches.driver import versions
@@ -87,7 +87,7 @@ def solve(
     resume: bool = False,
     began: float | None = None,
     on_event: OnEvent | None = None,
-) -> Solution:
+) -> SolveResult:
     """From data to a trained, evaluated and exported network, in a given time.
 
     Args:
@@ -122,7 +122,7 @@ def solve(
     return work.run()
 
 
-def resume_solve(folder: str | Path, *, began: float | None = None, on_event: OnEvent | None = None) -> Solution:
+def resume_solve(folder: str | Path, *, began: float | None = None, on_event: OnEvent | None = None) -> SolveResult:
     """Goes on with an interrupted run; a finished one is read."""
     began, run = time.perf_counter() if began is None else began, SolveFolder(Path(folder))
     if not run.plan_path.is_file():
@@ -193,10 +193,10 @@ class _Solving:
             get_space(self.plan.space)
         self.look(self.plan.data)
 
-    def run(self) -> Solution:
+    def run(self) -> SolveResult:
         """All stages; a finished run is read."""
         if self.kept.solution_path.is_file():
-            return from_json(Solution, read_text(self.kept.solution_path), where=str(self.kept.solution_path))
+            return from_json(SolveResult, read_text(self.kept.solution_path), where=str(self.kept.solution_path))
         with self.kept.locked():
             used = self.kept.used()
             deadline = Deadline.after(self.plan.budget, used + time.perf_counter() - self.began)
@@ -214,7 +214,7 @@ class _Solving:
             self.loaded[spec] = look(spec, skip_bad=self.plan.skip_bad)
         return self.loaded[spec]
 
-    def _stages(self, deadline: Deadline) -> Solution:
+    def _stages(self, deadline: Deadline) -> SolveResult:
         kept = self.kept
         report = kept.stage("data", DataReport, lambda: self.look(self.plan.data)[0])
         for sentence in report.told():
@@ -401,7 +401,7 @@ class _Solving:
         chosen: SearchResult,
         contenders: dict[str, TrainedModel],
         deadline: Deadline,
-    ) -> Solution:
+    ) -> SolveResult:
         """Evaluates the networks, exports the better one, and writes the page."""
         notes = [
             f"the {NAMES[name]} has no accuracy: {model.outcome.flag}"
@@ -424,7 +424,7 @@ class _Solving:
                 notes.append(f"the {NAMES[name]} was trained for {out.epochs} of {planned} epochs: {out.ended}")
         files = self._export(best, contenders[best], deadline, notes)
         space = get_space(design.space)
-        solution = Solution(
+        solution = SolveResult(
             folder=str(self.kept.folder),
             report=report,
             design=design,
