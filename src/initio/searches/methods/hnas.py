@@ -98,7 +98,7 @@ class Hnas(QuerySearch):
             return next(int(place) for place in order if int(place) not in known)
 
         first: list[int] = []
-        for point in self.start(problem)[: len(rows)]:
+        for point in getattr(optimiser, "start", ())[: len(rows)]:  # which are probed whatever the answers
             first.append(chosen(point, first))
         yield Ahead(tuple(Query(scores.architectures[rows[place]]) for place in first))
         while len(trained) < len(rows):
