@@ -5,7 +5,7 @@ PYTHON := python3
 endif
 BIN := .venv/bin
 
-.PHONY: demo test fuzz lint studies docs clean
+.PHONY: demo test fuzz lint studies docs site clean
 
 demo: .venv/ready          ## the main job on the embedded default, nothing to download
 	$(BIN)/initio demo
@@ -24,14 +24,18 @@ lint: .venv/ready          ## style, formatting and types
 studies: .venv/ready       ## measured claims: ratios, memory, counts
 	$(BIN)/python -m studies
 
-docs: .venv/ready          ## rewrite the generated pages under docs/
+docs: .venv/ready          ## rewrite the generated pages, then build the site into site/
 	$(BIN)/python -m initio.cli.reference > docs/cli.md
 	$(BIN)/initio show darts_v2 --out docs/images/darts_v2.svg
+	$(MAKE) site
+
+site: .venv/ready          ## the site alone; a warning or a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

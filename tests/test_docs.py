@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import initio
 from initio.cli import COMMANDS
 from initio.cli.reference import reference
 from initio.spaces import SPACES, ZOO
@@ -20,6 +21,11 @@ def test_the_command_line_page_is_fresh() -> None:
 def test_every_command_has_its_section() -> None:
     page = (ROOT / "docs/cli.md").read_text()
     assert all(f"\n## initio {name}\n" in page for name in COMMANDS)
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    assert set(re.findall(r"`?initio\.(\w+)`?", page)) >= set(initio.__all__)
 
 
 def test_every_space_and_published_cell_is_documented() -> None:

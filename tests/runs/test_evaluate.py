@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,15 @@ def test_data_that_do_not_fit_are_one_sentence(trained: Path, data: Dataset | st
     with pytest.raises(InputError, match=sentence):
         initio.evaluate(trained, data)
     assert not (trained / "evaluation.json").exists()
+
+
+def test_other_data_have_a_folder_of_their_own(trained: Path) -> None:
+    data = initio.load_data("digits", split="test")
+    seen = initio.evaluate(trained, replace(data, name="hf:me/digits"), worst=0)
+    assert seen.folder == trained / "evaluation-hf-me-digits"
+    assert not (seen.folder / "mistakes.png").exists()
+    with pytest.raises(InputError, match="the number of mistakes to show must be a whole number of at least 0, not -1"):
+        initio.evaluate(trained, worst=-1)
 
 
 def test_a_training_on_an_object_says_that_it_needs_data(tmp_path: Path) -> None:

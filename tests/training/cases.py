@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 from initio.data import Dataset
+from initio.errors import InputError
 from initio.records import Query
 from initio.spaces import NetworkSettings, Space, get_space
 from initio.training import Training, TrainingProgress, TrainingSettings
@@ -57,3 +58,8 @@ def interrupted(trainer: Training, query: Query, epoch: int) -> None:
 def dropping(width: int) -> nn.Module:
     """A network whose layers draw."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Dropout(0.5), nn.Linear(width, 10))
+
+
+def refuse(what: object) -> None:
+    """A listener that a process of its own can import."""
+    raise InputError("enough is enough")

@@ -159,9 +159,10 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def _use(file: Path) -> str:
+    itself = "all steps but the resizing are in it, unless it was exported without them (`--no-preprocess`)"
     ways = {
-        ".onnx": "for ONNX runtimes, `input` to `logits`, any batch size; the preprocessing but the resizing is in it",
-        ".torchscript": "for `torch.jit.load`; the preprocessing but the resizing is in it",
+        ".onnx": f"for ONNX runtimes, `input` to `logits`, any batch size; {itself}",
+        ".torchscript": f"for `torch.jit.load`; {itself}",
         ".py": "`network = load(); logits = network(preprocess(images))`; needs only torch and the weights beside it",
         ".pt": "the weights of the Python file, read by `torch.load(path, weights_only=True)`",
         ".safetensors": "the weights alone, for `initio.build` or the Python file",

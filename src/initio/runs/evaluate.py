@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import numpy as np
 from initio.analysis.classification import LEVEL, Judgement, judge
 from initio.data import Dataset, Noise, load
 from initio.data.arrays import NoPartError
+from initio.data.draw import whole
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
 from initio.files import read_text, write_text
@@ -121,6 +123,7 @@ def evaluate(
     """
     if not isinstance(trained, TrainedModel):
         trained = load_model(trained)
+    whole(worst, "number of mistakes to show", 0)
     plan = trained.plan
     own = data is None or (plan.tested != "" and isinstance(data, str) and same_source(located(data), plan.data))
     if data is None or own:
@@ -142,7 +145,7 @@ def evaluate(
     if folder is None:
         folder = trained.folder
         if not own:
-            folder = trained.folder / f"evaluation-{test.name}"
+            folder = trained.folder / re.sub(r"[^\w.-]", "-", f"evaluation-{test.name}")
     return _written(seen, test, Path(folder))
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -171,7 +172,9 @@ def run_on(settings: MachineSettings, work: Work) -> None:
     )
     if strategy == "ddp_spawn":
         try:
-            fabric.launch(_in_process, settings.threads, work)
+            fabric.launch(
+                partial(_in_process, threads=settings.threads, work=work)
+            )  # as an argument, it would be copied
         except ProcessRaisedException as error:  # its last line is what was raised there
             name, _, sentence = str(error).strip().rpartition("\n")[2].partition(": ")
             if name.rpartition(".")[2] == InputError.__name__:

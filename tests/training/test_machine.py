@@ -1,0 +1,53 @@
+"""Several processes and mixed precision, through Lightning Fabric, train the network that one plain process trains."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import initio
+from initio.errors import InputError
+from initio.runs.train import resume_training
+from initio.training import MachineSettings
+from tests.training.cases import refuse
+
+pytest.importorskip("lightning_fabric")
+FEW = {"epochs": 2, "samples": 400, "augment": "none", "tensorboard": False}
+
+
+def train(folder: Path, **machine: object) -> initio.TrainedModel:
+    settings = MachineSettings(device="cpu", **machine)  # type: ignore[arg-type]
+    return initio.train("mlp:relu,tanh", "digits", folder=folder, machine=settings, **FEW)  # type: ignore[arg-type]
+
+
+def test_two_processes_train_the_network_of_one(tmp_path: Path) -> None:
+    """Without batch norm, two halves of a batch have the gradient of the whole."""
+    one, two = (train(tmp_path / str(n), processes=n) for n in (1, 2))
+    for a, b in zip(one.epochs, two.epochs, strict=True):
+        assert a.loss == pytest.approx(b.loss, rel=1e-4)
+        assert a.validation_loss == pytest.approx(b.validation_loss, rel=1e-4)
+        assert a.validation == pytest.approx(b.validation)
+    for name, value in one.build("last").state_dict().items():
+        assert torch.allclose(value, two.build("last").state_dict()[name], atol=1e-4), name
+    assert resume_training(two.folder).outcome == two.outcome
+
+
+def test_a_mistake_in_a_process_is_one_sentence(tmp_path: Path) -> None:
+    machine = MachineSettings(device="cpu", processes=2)
+    with pytest.raises(InputError, match="^enough is enough$"):
+        initio.train("mlp:relu,tanh", "digits", folder=tmp_path / "t", machine=machine, on_event=refuse, **FEW)
+
+
+def test_mixed_precision_is_close(tmp_path: Path) -> None:
+    full, mixed = (train(tmp_path / precision, precision=precision) for precision in ("32", "bf16"))
+    losses = [(a.loss, b.loss) for a, b in zip(full.epochs, mixed.epochs, strict=True)]
+    assert all(a == pytest.approx(b, rel=0.05) for a, b in losses)
+    assert losses[0][0] != losses[0][1]
+    assert all(value.dtype == torch.float32 for value in mixed.build().state_dict().values())
+
+
+def test_several_nodes_need_torchrun() -> None:
+    from initio.training.machine import run_on
+
+    with pytest.raises(InputError, match="several nodes need torchrun"):
+        run_on(MachineSettings(device="cpu", nodes=2), lambda machine: None)
