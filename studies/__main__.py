@@ -17,6 +17,7 @@ MEASUREMENTS: list[tuple[str, ...]] = [
     ("score_exact",),
     ("nasi_speed",),
     ("infinite_width",),
+    ("topology",),
     ("train_speed",),
     ("two_processes",),
 ]

@@ -33,6 +33,7 @@ import numpy as np
 
 from initio.cli import main as initio
 from initio.files import TEMPORARY
+from initio.scores.pool import sample
 from initio.scores.store import Store
 from initio.spaces import NB201
 
@@ -124,7 +125,7 @@ def command(store: Path, sample: int, workers: int, options: Sequence[str] = SMA
 
 
 def score(place: Path) -> list[str]:
-    place.mkdir(exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     return command(place / "s.db", 30, 1)
 
 
@@ -143,7 +144,7 @@ def bench(place: Path) -> list[str]:
     if not table.is_file():
         rng = np.random.default_rng(0)
         values = {name: rng.uniform(50, 90, 500) for name in ("val12_c10", "time200_c10", "test_c10_nb201")}
-        cells = [NB201.sample(Random(seed)).choices for seed in range(500)]
+        cells = [arch.choices for arch in sample(NB201, 500, seed=0)]
         np.savez(table, ops=np.array(cells, dtype=np.int8), **values)
     budget = ("--queries", "20", "--seeds", "8")
     return ["bench", str(table), "--search", "rea", *budget, "--out", str(place)]
@@ -397,9 +398,9 @@ def read_only(known: Undisturbed, place: Path, rng: Random) -> Tally:
     """The folder may not be written."""
     tally = Tally(tried=1)
     home = place.parent / f"{place.name}-home"
+    home.mkdir()
     argv = known.work.begin(home / "x")
-    before = sorted(home.rglob("*")) if home.is_dir() else []
-    home.mkdir(exist_ok=True)
+    before = sorted(home.rglob("*"))
     for path in (home / "x", home):
         if path.exists():
             path.chmod(0o555)

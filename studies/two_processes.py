@@ -1,7 +1,7 @@
 """Two processes of Lightning Fabric on the CPU train the network that one process trains: loss curves side by side.
 
-Without batch norm, two halves of a batch have the gradient of the whole, so the curves are equal up to rounding. With
-it, each process normalises by its own half, so they are close. Augmentation is off: processes draw their own.
+Without batch norm, two parts of a batch have the gradient of the whole, so the curves are equal up to rounding. With
+it, each process normalises by its own part, so they are close. Augmentation is off: processes draw their own.
 
 python -m studies.two_processes
 """
@@ -17,7 +17,7 @@ import initio
 from initio.training import MachineSettings
 
 NETWORKS = {  # name, architecture, its size, and how far the losses may be apart
-    "mlp, without batch norm": ("mlp:relu,tanh", {"channels": 64}, 1e-3),
+    "mlp, without batch norm": ("mlp:relu,tanh", {"channels": 64}, 1e-5),
     "cell of nb201, with batch norm": (
         "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|",
         {"channels": 8, "cells": 1},

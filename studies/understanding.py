@@ -1,8 +1,9 @@
 """Evidence for docs/results/understanding.md: chapter 4 of the thesis at small scale.
 
     python -m studies.understanding tables --data ../shared/data            # counted and predicted: a minute
-    python -m studies.understanding convergence --data ../shared/data       # on CIFAR-10's subset: 10 core-minutes
-    python -m studies.understanding landscapes                              # on digits: 5 core-minutes
+    python -m studies.understanding convergence                             # trainings on digits: a core-minute
+    python -m studies.understanding landscapes                              # around three of them: two core-minutes
+    python -m studies.understanding convergence --train FILE --epochs 60 --samples 10000     # as far as time allows
 
 Studies are kept below --out and go on where they were interrupted; `--pictures FOLDER` writes the figures.
 """
@@ -36,6 +37,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("tables", "convergence", "landscapes"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--train", default="digits", help="what networks learn")
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--samples", type=int, default=300)
+    parser.add_argument("--variants", type=int, default=2)
+    parser.add_argument("--grid", type=int, default=7)
+    parser.add_argument("--cells", nargs="+", default=["adapted", "DARTS", "C1"], help="of the landscapes")
     parser.add_argument("--out", type=Path, default=Path("runs/understanding"))
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
@@ -82,10 +89,10 @@ def tables(options: argparse.Namespace) -> None:
 
 
 def converging(options: argparse.Namespace) -> None:
-    """Figures 4.3 and 4.4: the cell, three random variants and the adapted cell, with three learning rates."""
+    """Figures 4.3 and 4.4: the cell, random variants and the adapted cell, with two learning rates."""
     found = convergence(
-        "darts_v2", f"{options.data / 'cifar10_sub10k.npz'}@16", n=3, widest=True, rates=(0.0025, 0.025, 0.25),
-        epochs=6, samples=1000, folder=options.out / "convergence",
+        "darts_v2", options.train, n=options.variants, widest=True, rates=(0.025, 0.25), epochs=options.epochs,
+        samples=options.samples, folder=options.out / "convergence",
         on_done=lambda task, done, total: print(f"{task}: {done} of {total}", flush=True),
     )  # fmt: skip
     print("| learning rate | cell | width, depth | area, % | last test loss | last test accuracy, % |")
@@ -109,9 +116,11 @@ def landscapes(options: argparse.Namespace) -> None:
         "| cell | width, depth | accuracy, % | loss | sharpness | near-convex radius | √g | λ of the Hessian | trace |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for name, one in cells.items():
-        folder = options.out / f"landscape-{name}"
-        found = landscape(one, "digits", grid=11, folder=folder, steps=15, probes=10)
+    for name in options.cells:
+        one, folder = cells[name], options.out / f"landscape-{name}"
+        found = landscape(
+            one, options.train, grid=options.grid, epochs=options.epochs, folder=folder, steps=10, probes=6
+        )
         at, loss, variance = surfaces_of(folder)
         its = next(iter(shapes(DARTS, one).values()))
         losses[f"{name} ({its})"], deviations[f"{name} ({its})"] = Surface(at, loss), Surface(at, np.sqrt(variance))

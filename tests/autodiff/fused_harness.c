@@ -18,14 +18,31 @@ int main(void)
             for (long k = 1; k <= 5; k += 2)
                 for (long stride = 1; stride <= 2; stride++)
                     for (long dilation = 1; dilation <= 2; dilation++)
-                        for (long each = 0; each <= 1; each++) {
+                        for (long parts = 1; parts <= 3; parts++) {
                             const long Ci = widths[a], Co = widths[b], m = 3, H = 9, W = 11, pad = k / 2 * dilation;
                             const long Ho = (H + 2 * pad - dilation * (k - 1) - 1) / stride + 1;
                             const long Wo = (W + 2 * pad - dilation * (k - 1) - 1) / stride + 1;
                             float *x = floats(m * H * W * Ci), *d = floats(m * Ho * Wo * Co);
-                            float *G = floats((each ? m : 1) * k * k * Co * Ci);
-                            if (outer(x, d, G, m, H, W, Ci, Co, k, k, pad, pad, dilation, dilation, stride, stride, each))
+                            float *G = floats(parts * k * k * Co * Ci);
+                            if (outer(x, d, G, m, H, W, Ci, Co, k, k, pad, pad, dilation, dilation, stride, stride, parts))
                                 return 2;
+                            if (k == 3 && stride == 1 && dilation == 1) {
+                                float *w = floats(9 * Ci * Co), *out = floats(m * H * W * Co), *back = floats(m * H * W * Ci);
+                                if (outer_tiles(x, d, G, m, H, W, Ci, Co, parts) || convolve(x, w, d, out, m, H, W, Ci, Co, 0) ||
+                                    convolve(d, w, NULL, back, m, H, W, Co, Ci, 1))
+                                    return 2;
+                                free(w), free(out), free(back);
+                                calls += 3;
+                            }
+                            if (a == b) {
+                                const long p = k / 2, Hp = (H + 2 * p - k) / stride + 1, Wp = (W + 2 * p - k) / stride + 1;
+                                float *out = floats(m * Hp * Wp * Ci);
+                                if (pool(x, out, m, H, W, Ci, Hp, Wp, k, k, stride, stride, p, p, dilation - 1, 0) ||
+                                    pool(out, x, m, H, W, Ci, Hp, Wp, k, k, stride, stride, p, p, dilation - 1, 1))
+                                    return 2;
+                                free(out);
+                                calls += 2;
+                            }
                             free(x), free(d), free(G);
                             calls++;
                         }
@@ -38,6 +55,19 @@ int main(void)
         sums(t[0], t[1], t[2], t[3], totals, m, P, C);
         sums(t[0], t[1], NULL, NULL, totals, m, P, C);
         combine(out, by_channel[4], (const float **)t, (const float **)by_channel, 4, m * P, C);
+        const double eps = 1e-5;
+        double *stats = calloc(3 * C, sizeof(double)), *means = calloc(2 * C, sizeof(double)), *four = calloc(4 * C, sizeof(double));
+        for (int mean = 0; mean <= 1; mean++) {
+            for (long i = 0; i < m * P * C; i++) t[0][i] += 1000 * mean;
+            if (normalise(t[0], by_channel[0], mean ? NULL : by_channel[1], &eps, out, stats, m * P, C)) return 2;
+        }
+        for (long frozen = 0; frozen <= 1; frozen++)
+            if (normalise_tangent(t[0], t[1], stats, means, NULL, out, means, m * P, C, frozen) ||
+                normalise_tangent(t[0], NULL, stats, NULL, means, out, means, m * P, C, frozen) ||
+                normalise_back(t[0], t[1], t[2], t[3], stats, means, means, out, t[0], four, m * P, C, frozen) ||
+                normalise_back(t[0], t[1], NULL, NULL, stats, NULL, NULL, NULL, out, frozen ? NULL : four, m * P, C, frozen))
+                return 2;
+        free(stats), free(means), free(four);
         float *x = floats(m * 64 * C);
         double *K = calloc(m * m, sizeof(double));
         if (agreement(x, K, m, 64 * C)) return 2;

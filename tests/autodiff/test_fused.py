@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from initio.autodiff import fused
 from initio.autodiff.layers import Geometry
+from initio.autodiff.pools import Windows
+from initio.autodiff.record import record
 
 LAST = torch.channels_last
 HARNESS = Path(__file__).with_name("fused_harness.c")
@@ -35,8 +38,11 @@ def anew():
 
 @pytest.mark.parametrize(
     ("c_in", "c_out", "kernel", "stride", "padding", "side"),
-    [(8, 8, 1, 1, 0, 7), (16, 24, 3, 1, 1, 9), (24, 16, 3, 2, 1, 8), (40, 8, 5, 1, 2, 6), (64, 64, 3, 1, 1, 8)],
-)
+    [
+        (8, 8, 1, 1, 0, 7), (16, 24, 3, 1, 1, 9), (24, 16, 3, 2, 1, 8), (40, 8, 5, 1, 2, 6), (64, 64, 3, 1, 1, 8),
+        (8, 16, 3, 1, 1, 17), (24, 8, 3, 1, 1, 16),
+    ],
+)  # fmt: skip
 def test_fused_outer_products_agree_with_torch(library, c_in, c_out, kernel, stride, padding, side):
     generator = torch.Generator().manual_seed(1)
     geometry = Geometry((stride, stride), (padding, padding), (1, 1))
@@ -51,6 +57,81 @@ def test_fused_outer_products_agree_with_torch(library, c_in, c_out, kernel, str
     torch.testing.assert_close(each / scale, truth / scale, rtol=0, atol=2e-6)
     summed = geometry.outer(x, delta, weight).double()
     torch.testing.assert_close(summed / scale, truth.sum(0) / scale, rtol=0, atol=4e-6)
+    whole, parts = geometry.outer_parts(x, delta, weight, 3)
+    torch.testing.assert_close(whole.double() / scale, truth.sum(0) / scale, rtol=0, atol=4e-6)
+    torch.testing.assert_close(parts.double() / scale, truth / scale, rtol=0, atol=4e-6)
+    assert torch.equal(whole, geometry.outer(x, delta, weight))  # whoever asks for parts gets the same gradient
+
+
+@pytest.mark.parametrize(
+    ("m", "c_in", "c_out", "height", "width"),
+    [(2, 8, 8, 1, 1), (1, 16, 8, 2, 5), (3, 24, 16, 7, 4), (5, 64, 40, 8, 8), (2, 8, 72, 33, 3)],
+)
+def test_fused_convolutions_agree_with_torch(library, m, c_in, c_out, height, width):
+    generator = torch.Generator().manual_seed(5)
+    geometry = Geometry((1, 1), (1, 1), (1, 1))
+    x, delta, more = (
+        torch.randn(m, c, height, width, generator=generator).contiguous(memory_format=LAST)
+        for c in (c_in, c_out, c_out)
+    )
+    weight = torch.randn(c_out, c_in, 3, 3, generator=generator).contiguous(memory_format=LAST)
+    assert geometry._tiled(x, weight) is library
+    truth = geometry.apply(x.double(), weight.double()) + more
+    scale = float(truth.abs().max())
+    torch.testing.assert_close(geometry.apply(x, weight, more=more).double() / scale, truth / scale, rtol=0, atol=1e-6)
+    torch.testing.assert_close(geometry.apply(x, weight) + more, truth.float(), rtol=1e-5, atol=1e-5 * scale)
+    truth = geometry.transpose(delta.double(), x.double(), weight.double())
+    scale = float(truth.abs().max())
+    torch.testing.assert_close(geometry.transpose(delta, x, weight).double() / scale, truth / scale, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("with_padding", [True, False])
+@pytest.mark.parametrize(
+    ("size", "step", "padding", "sides"),
+    [((3, 3), (1, 1), (1, 1), (8, 8)), ((3, 3), (2, 2), (1, 1), (9, 6)), ((2, 2), (2, 2), (0, 0), (7, 8)),
+     ((5, 3), (1, 2), (2, 0), (6, 5)), ((1, 1), (2, 2), (0, 0), (4, 5)), ((3, 3), (1, 1), (1, 1), (1, 2))],
+)  # fmt: skip
+def test_fused_pooling_agrees_with_torch(library, size, step, padding, sides, with_padding):
+    generator = torch.Generator().manual_seed(6)
+    windows = Windows(size, step, padding, False, with_padding, None)
+    x = torch.randn(3, 16, *sides, generator=generator).contiguous(memory_format=LAST)
+    truth = windows.means(x.double())
+    torch.testing.assert_close(windows.means(x).double(), truth, rtol=1e-5, atol=1e-6)
+    delta = torch.randn(truth.shape, generator=generator).contiguous(memory_format=LAST)
+    truth = windows.transpose(delta.double(), x.double())
+    torch.testing.assert_close(windows.transpose(delta, x).double(), truth, rtol=1e-5, atol=1e-6)
+    with fused.switched_off():
+        torch.testing.assert_close(windows.transpose(delta, x).double(), truth, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mean", [0.0, 30.0])
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("moving", ["weight", "bias", "norm", "all"])
+def test_fused_batch_norms_agree_with_torch_in_float64(library, mean, frozen, moving):
+    """Value, tangent, gradient, second derivative: a convolution whose outputs have a mean, and its batch norm."""
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Conv2d(8, 16, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 25, 3))
+    for p in model[1].parameters():
+        nn.init.uniform_(p, 0.5, 1.5)
+    nn.init.constant_(model[0].bias, mean)
+    x = torch.randn(6, 8, 5, 5)
+    names = {"weight": ["0.weight"], "bias": ["1.bias"], "norm": ["1.weight", "1.bias"]}
+    v = {n: torch.randn_like(p) for n, p in model.named_parameters() if n in names.get(moving, [n])}
+    c, dot = torch.randn(6, 3), torch.randn(6, 3)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        tape = record(model, x, direction=v, dtype=dtype, frozen=frozen)
+        assert tape.ft is not None
+        g, H = tape.dual_gradient(c.to(dtype), dot.to(dtype))
+        single = record(model, x, dtype=dtype)
+        plain = single.gradient(c.to(dtype), batch_norm="frozen" if frozen else "coupled")
+        values = {"f": tape.f, "ft": tape.ft, "x": single.input_gradient(c.to(dtype))} | {
+            f"g {n}": t for n, t in g.items()
+        }
+        found.append(values | {f"H {n}": t for n, t in H.items()} | {f"p {n}": t for n, t in plain.items()})
+    for name, truth in found[1].items():
+        size = max(1.0, float(truth.detach().abs().max()))
+        torch.testing.assert_close(found[0][name].double() / size, truth / size, rtol=0, atol=2e-5 * max(1.0, mean))
 
 
 def test_fused_sums_and_combinations_agree_with_torch(library):
@@ -101,7 +182,19 @@ def test_a_buffer_of_another_kind_size_or_layout_is_refused(library):
         with pytest.raises(ValueError, match="a compiled kernel expects"):
             fused.combine(library, torch.zeros(8), [(good, torch.zeros(8)), (bad, torch.zeros(8))])
         with pytest.raises(ValueError, match="a compiled kernel expects"):
-            fused.outer(library, good, bad, (3, 3), (1, 1), (1, 1), (1, 1), each=False)
+            fused.outer(library, good, bad, (3, 3), (1, 1), (1, 1), (1, 1), 1)
+        with pytest.raises(ValueError, match="a compiled kernel expects"):
+            fused.convolve(library, good, torch.zeros(8, 8, 3, 3).contiguous(memory_format=LAST), bad, transposed=False)
+        with pytest.raises(ValueError, match="a compiled kernel expects"):
+            fused.normalise_tangent(library, good, bad, torch.zeros(3, 8, dtype=torch.float64), None, None, False)
+    with pytest.raises(ValueError, match="a compiled kernel expects"):
+        fused.convolve(library, good, torch.zeros(8, 16, 3, 3).contiguous(memory_format=LAST), transposed=False)
+    with pytest.raises(ValueError, match="a compiled kernel expects"):
+        fused.pool(library, good, (5, 5), (3, 3), (1, 1), (1, 1), with_padding=False)
+    with pytest.raises(ValueError, match="a compiled kernel expects 1 to 2 parts"):
+        fused.outer(library, good, good, (3, 3), (1, 1), (1, 1), (1, 1), 3)
+    with pytest.raises(ValueError, match="a compiled kernel expects"):
+        fused.normalise(library, good, torch.zeros(4), None, 1e-5)
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.combine(library, torch.zeros(4), [(good, torch.zeros(8)), (good, torch.zeros(8))])
     with pytest.raises(ValueError, match="a multiple of 64"):
@@ -115,7 +208,7 @@ def test_the_kernels_stay_inside_their_buffers(tmp_path):
         pytest.skip("no C compiler")
     program = tmp_path / "harness"
     command = [compiler, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command += [f'-DSOURCE="{fused.SOURCE}"', str(HARNESS), "-o", str(program)]
+    command += [f'-DSOURCE="{fused.SOURCE}"', str(HARNESS), "-o", str(program), "-lm"]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("this compiler has no sanitizers")
     done = subprocess.run([program], capture_output=True, text=True)
@@ -152,7 +245,7 @@ def test_a_compiler_that_fails_is_heard(anew, monkeypatch, tmp_path):
 
 def test_several_threads_and_switching_off_are_said(library):
     assert fused.status().startswith("the compiled kernels are in use, from ")
-    assert fused.arithmetic() == "fused"
+    assert fused.arithmetic() == fused.ARITHMETIC
     torch.set_num_threads(2)
     assert fused.arithmetic() == "torch"
     assert "one thread, torch has 2" in fused.status()
@@ -160,7 +253,7 @@ def test_several_threads_and_switching_off_are_said(library):
     with fused.switched_off():
         assert fused.arithmetic() == "torch"
         assert "switched off" in fused.status()
-    assert fused.arithmetic() == "fused"
+    assert fused.arithmetic() == fused.ARITHMETIC
 
 
 def test_a_library_is_built_where_the_home_folder_is_read_only(library, anew, monkeypatch, tmp_path):

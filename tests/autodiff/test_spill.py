@@ -1,6 +1,11 @@
+import pytest
 import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+from initio.autodiff.record import record
 from initio.autodiff.spill import Spill, resident, within
+from initio.errors import InputError
 
 
 def test_a_tensor_comes_back_from_disk_as_it_was():
@@ -39,3 +44,40 @@ def test_gradients_are_the_same_from_disk():
 
 def test_the_process_has_a_size():
     assert resident() >= 0
+
+
+class Twice(nn.Module):
+    """A layer whose activations are computed once more in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.layer, x, use_reentrant=False)
+
+
+def test_a_recorded_pass_spills_and_gives_the_same_gradients(monkeypatch):
+    written = []
+    pack = Spill._pack
+
+    def packed(self, t):
+        out = pack(self, t)
+        written.append(not isinstance(out, torch.Tensor))
+        return out
+
+    monkeypatch.setattr(Spill, "_pack", packed)
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+    x = torch.randn(8, 3, 16, 16)
+    model(x)
+    free, tight = record(model, x), record(model, x, memory=1)
+    assert any(written)
+    assert resident() == 0 or written.count(True) >= 3  # the layers' inputs and outputs
+    g, h = (tape.gradient(torch.ones_like(tape.f)) for tape in (free, tight))
+    assert all(torch.equal(g[name], h[name]) for name in g)
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+def test_activations_that_are_computed_once_more_are_refused(memory):
+    with pytest.raises(InputError, match="computed once more"):
+        record(Twice(), torch.randn(4, 8), memory=memory)

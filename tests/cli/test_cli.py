@@ -87,7 +87,7 @@ def test_show_draws_and_describes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "avg_pool_3x3" in out
     assert CELL in out
     facts = json.loads(run(capsys, "show", "darts_v2", "--cost", "--json"))
-    assert facts["parameters"] == "3,349,342"
+    assert facts["parameters"] == 3_349_342
 
 
 def test_show_warns_of_a_disconnected_cell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,3 +233,38 @@ def test_what_is_typed_beats_the_config(tmp_path: Path, capsys: pytest.CaptureFi
     typed = run(capsys, "sample", "nb201", "--seed", "1")
     assert run(capsys, "sample", "nb201", "--seed", "1", "--config", str(config)) == typed
     assert run(capsys, "sample", "--config", str(config), "nb201", "--seed", "1") == typed
+
+
+# --- for programs -----------------------------------------------------------------------------------------------------
+
+TINY_SCORE = ("score", "nb201", "--sample", "3", "--metrics", "params,flops")
+
+
+def test_json_of_scores_and_stores(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    found = json.loads(run(capsys, *TINY_SCORE, "--store", store, "--json", "-q"))
+    assert [(row["metric"], row["values"], row["undefined"]) for row in found["metrics"]] == [
+        ("params", 3, {}),
+        ("flops", 3, {}),
+    ]
+    assert found["work"][0]["done"] == 3
+    assert {group["metric"] for group in json.loads(run(capsys, "store", "info", store, "--json"))} == {
+        "params",
+        "flops",
+    }
+
+
+def test_quiet_leaves_errors_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    assert run(capsys, *TINY_SCORE, "--store", store, "--quiet") == ""
+    assert json.loads(run(capsys, "store", "info", store, "--json", "-q"))
+    assert main(["show", "nosuch", "--quiet"]) == 2
+    assert "'nosuch' is not an architecture" in capsys.readouterr().err
+    assert json.loads(run(capsys, "show", "darts_v2", "--cost", "--json"))["flops"] > 10**8
+
+
+def test_outputs_that_are_closed(tmp_path: Path) -> None:
+    """`>&-` and `2>&-`: nothing is written there, and nothing fails."""
+    words = " ".join([sys.executable, "-m", "initio", *TINY_SCORE, "--store", str(tmp_path / "s.db")])
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        assert subprocess.run(["sh", "-c", f"{words} {closed}"], check=False, capture_output=True).returncode == 0

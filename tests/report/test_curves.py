@@ -49,3 +49,23 @@ def test_a_long_title_is_not_cut(monkeypatch, tmp_path):
     assert box.x0 >= 0
     assert box.x1 <= figure.bbox.x1
     assert box.y1 <= figure.bbox.y1
+
+
+def test_a_line_ends_where_its_runs_end_and_the_best_stands_above(monkeypatch, tmp_path):
+    ended = np.where(GRID > 20, np.nan, SECOND)
+    figure = drawn(monkeypatch, tmp_path, Curves(GRID, "queries", {"c10": {"a": ended}}, {"c10": 94.37}))
+    (axis,) = figure.axes
+    line, best = axis.get_lines()
+    assert line.get_xdata().max() == GRID[GRID <= 20].max()
+    assert set(best.get_ydata()) == {94.37}
+    (regret,) = axis.child_axes
+    assert regret.get_ylabel() == "regret, %"
+    low, high = axis.get_ylim()
+    np.testing.assert_allclose(sorted(regret.get_ylim()), (94.37 - high, 94.37 - low))
+
+
+def test_a_pdf_is_the_same_each_time(tmp_path):
+    for name in ("a.pdf", "b.pdf"):
+        save_curves(Curves(GRID, "queries", {"c10": {"a": FIRST}}), tmp_path / name, "a title")
+    assert (tmp_path / "a.pdf").read_bytes()[:5] == b"%PDF-"
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()

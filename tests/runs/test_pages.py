@@ -82,6 +82,17 @@ def test_a_trained_network_shows_its_curves(runs):
     assert f"{model.outcome.accuracy:.2f} %" in summary(subject)
 
 
+def test_a_trained_network_that_was_evaluated_shows_the_test(runs, tmp_path):
+    assert "The test" not in [section.title for section in sections(read_folder(runs / "trained"))]
+    shutil.copytree(runs / "trained", tmp_path / "t")
+    seen = initio.evaluate(tmp_path / "t")
+    subject = read_folder(tmp_path / "t")
+    assert "The test" in [section.title for section in sections(subject)]
+    assert blocks(subject, DataTable)[1].columns["recall"] == [found.recall for found in seen.judgement.classes]
+    assert f"{seen.accuracy:.2f} % are right." in summary(subject)
+    assert report([subject]).html().startswith("<!doctype html>")
+
+
 def test_the_command_of_a_run_asks_for_the_same_run(runs):
     for name in ("noise", "hnas"):
         plan = RunFolder.open(runs / name).plan()

@@ -7,10 +7,12 @@ from random import Random
 import pytest
 import torch
 
+import initio
 from initio.data import load
 from initio.errors import InputError
 from initio.networks.cost import count
 from initio.records import Architecture
+from initio.runs.search import make_problem
 from initio.searches import Limits, Problem, drive
 from initio.searches.limits import Stopwatch, forward_seconds
 from initio.searches.methods.nasi import Nasi
@@ -100,3 +102,31 @@ def test_a_time_is_the_median_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("initio.searches.limits._timed", timed)
     assert forward_seconds(NB201, NB201.architecture(*[3] * 6), SMALL) == 4
     assert threads == [1] * 9
+
+
+def test_a_limit_that_the_published_network_breaks_makes_it_thinner_and_shallower() -> None:
+    """As `--max-params 500k` on darts, whose published networks have millions."""
+    problem = make_problem(DARTS, "noise:3x8x8:10", limits=Limits(max_params=500_000), batch_size=8)
+    rng = Random(0)
+    assert not any(problem.admits(problem.space.sample(rng)) for _ in range(20))
+    fitted = problem.fitted()
+    channels, cells = DARTS.size(fitted.target)
+    assert 3 <= cells < 20
+    assert 4 < channels < 36
+    drawn = [fitted.draw_admitted(rng) for _ in range(10)]
+    assert len({arch.choices for arch in drawn}) == 10  # no need to make them small
+    for arch in drawn:
+        assert DARTS.cost(arch, fitted.target).parameters <= 500_000
+    larger = replace(fitted, target=replace(fitted.target, channels=channels + 3, cells=cells + 2))
+    assert larger._median_excess([larger._draw_sound(rng) for _ in range(25)]) > 1
+    assert replace(problem, limits=Limits(max_params=4_000_000)).fitted().target == problem.target
+    asked = replace(problem, target=replace(problem.target, channels=30))
+    assert asked.fitted() is asked
+
+
+def test_the_network_that_is_built_keeps_the_limits() -> None:
+    small = {"channels": 2, "cells": 3, "pixels": 8, "batch_size": 4, "steps": 2}
+    result = initio.search("darts", "nasi-fit", limits={"max_params": 300_000}, **small)
+    built = sum(p.numel() for p in result.build().parameters())
+    assert built <= result.facts.parameters <= 300_000  # what reaches no output is counted and not built
+    assert f"{result.facts.channels} channels, {result.facts.cells} cells" in result.told()["size"]

@@ -8,6 +8,7 @@
       │  a handler for each function it knows                  handlers.py
       │    layers with weights -> Weighted                     weighted.py, on the maps of layers.py
       │    normalisations      -> BatchNormalised, Affine      norms.py, on the sums of channels.py
+      │    average pooling     -> Pooled                       pools.py
       │  all others are left to autograd; with a direction their tangents come from torch's forward mode
       │  autograd's graph is compared with what was seen       audit.py
       │  runs of cells, modules inside of the model, are noted cells.py
@@ -28,7 +29,9 @@ layer's names and map, its motion, and the switch; never the tape nor the record
 tensors while the pass is recorded, and only those of watched values stay. A cycle through autograd's graph would never
 be freed: the collector does not see into it.
 
-**Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread (`threads.py`); autocast is
+**Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread (`threads.py`): 3x3
+convolutions and their gradients by Winograd's tiles, batch norm with all its sums in one call, pooling. Each has its
+plain torch twin beside the call. Their roundings have a name, `fused.ARITHMETIC`, to be changed with them. Autocast is
 switched off inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn
 networks.
 

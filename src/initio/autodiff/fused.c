@@ -31,14 +31,14 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
     }
 }
 
-/* Q output channels x V*8 input channels of Σ_p δ(p) x(p)ᵀ over `rows` rows, added to G. */
+/* Q output channels x V*8 input channels of Σ_p δ(p) x(p)ᵀ over `rows` rows, added to G, or written to it at first. */
 #define OUTER(Q, V)                                                                                            \
     static inline void outer_##Q##_##V(const float *x, const float *d, float *G, long rows, long Wo, long Ci,   \
-                                       long Co, long xrow, long step)                                           \
+                                       long Co, long xrow, long step, int first)                                \
     {                                                                                                           \
         v8 acc[Q][V];                                                                                           \
         for (int q = 0; q < Q; q++)                                                                             \
-            for (int v = 0; v < V; v++) acc[q][v] = *(v8 *)(G + q * Ci + 8 * v);                                \
+            for (int v = 0; v < V; v++) acc[q][v] = first ? splat(0) : *(v8 *)(G + q * Ci + 8 * v);             \
         for (long r = 0; r < rows; r++) {                                                                       \
             const float *a = x + r * xrow, *b = d + r * Wo * Co;                                                \
             for (long c = 0; c < Wo; c++, a += step, b += Co) {                                                 \
@@ -53,11 +53,29 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
         for (int q = 0; q < Q; q++)                                                                             \
             for (int v = 0; v < V; v++) *(v8 *)(G + q * Ci + 8 * v) = acc[q][v];                                \
     }
-OUTER(6, 2) OUTER(4, 2) OUTER(2, 2) OUTER(2, 1)
+OUTER(6, 2) OUTER(4, 2) OUTER(2, 2) OUTER(8, 1)
 
-/* G (KH, KW, Co, Ci) of every sample, or their sum when `each` is 0. */
+/* Σ_p δ(p) x(p)ᵀ over `rows` rows of Wo positions: G (Co, Ci), added to or written at first. */
+static void outer_block(const float *x, const float *d, float *G, long rows, long Wo, long Ci, long Co, long xrow, long step,
+                        int first)
+{
+    for (long ci = 0; ci + 16 <= Ci; ci += 16)
+        for (long co = 0; co < Co;) {
+            const long left = Co - co, q = left >= 6 ? 6 : left >= 4 ? 4 : 2;
+            float *to = G + co * Ci + ci;
+            if (q == 6) outer_6_2(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            else if (q == 4) outer_4_2(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            else outer_2_2(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            co += q;
+        }
+    if (Ci % 16) /* the last eight */
+        for (long co = 0; co < Co; co += 8)
+            outer_8_1(x + Ci - 8, d + co, G + co * Ci + Ci - 8, rows, Wo, Ci, Co, xrow, step, first);
+}
+
+/* G (parts, KH, KW, Co, Ci): the sums over equal parts of the samples. */
 int outer(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long KH, long KW, long ph,
-          long pw, long dh, long dw, long sh, long sw, long each)
+          long pw, long dh, long dw, long sh, long sw, long parts)
 {
     const long Hp = H + 2 * ph, Wp = W + 2 * pw, row = Wp * Ci, size = KH * KW * Co * Ci;
     const long Ho = (Hp - dh * (KH - 1) - 1) / sh + 1, Wo = (Wp - dw * (KW - 1) - 1) / sw + 1;
@@ -65,36 +83,308 @@ int outer(const float *x, const float *d, float *G, long m, long H, long W, long
     const int padded = ph || pw;
     float *scratch = padded ? malloc(Hp * row * sizeof(float)) : NULL;
     if (padded && !scratch) return 1;
-    memset(G, 0, (each ? m : 1) * size * sizeof(float));
-    for (long n = 0; n < m; n++) {
+    for (long n = 0, part = 0; n < m; n++) {
         const float *image = x + n * H * W * Ci, *delta = d + n * Ho * Wo * Co;
-        float *g = G + (each ? n * size : 0);
+        const int first = n == 0 || n == m * (part + 1) / parts;
+        part += first && n;
+        float *g = G + part * size;
         if (padded) {
             pad_image(image, scratch, H, W, Ci, ph, pw);
             image = scratch;
         }
-        for (long h = 0; h < Ho; h += block) {
-            const long rows = Ho - h < block ? Ho - h : block;
-            for (long k = 0; k < KH * KW; k++) {
-                const float *a = image + (h * sh + (k / KW) * dh) * row + (k % KW) * dw * Ci;
-                for (long co = 0; co < Co;) {
-                    const long left = Co - co, q = left >= 6 ? 6 : left >= 4 ? 4 : 2;
-                    const float *b = delta + h * Wo * Co + co;
-                    for (long ci = 0; ci + 16 <= Ci; ci += 16) {
-                        float *to = g + (k * Co + co) * Ci + ci;
-                        if (q == 6) outer_6_2(a + ci, b, to, rows, Wo, Ci, Co, sh * row, sw * Ci);
-                        else if (q == 4) outer_4_2(a + ci, b, to, rows, Wo, Ci, Co, sh * row, sw * Ci);
-                        else outer_2_2(a + ci, b, to, rows, Wo, Ci, Co, sh * row, sw * Ci);
-                    }
-                    if (Ci % 16) /* the last eight */
-                        for (long o = 0; o < q; o += 2)
-                            outer_2_1(a + Ci - 8, b + o, g + (k * Co + co + o) * Ci + Ci - 8, rows, Wo, Ci, Co, sh * row, sw * Ci);
-                    co += q;
-                }
-            }
-        }
+        for (long h = 0; h < Ho; h += block)
+            for (long k = 0; k < KH * KW; k++)
+                outer_block(image + (h * sh + (k / KW) * dh) * row + (k % KW) * dw * Ci, delta + h * Wo * Co, g + k * Co * Ci,
+                            Ho - h < block ? Ho - h : block, Wo, Ci, Co, sh * row, sw * Ci, h == 0 && first);
     }
     free(scratch);
+    return 0;
+}
+
+/* --- 3x3 kernels, stride 1, padding 1, by Winograd's F(2x2, 3x3): 16 products in the place of 36 for four outputs.
+ *
+ *     y = Aᵀ[(G w Gᵀ) ∘ (Bᵀ d B)]A      for a tile of 2x2 outputs y and the 4x4 inputs d around it
+ *     ∂L/∂w = Gᵀ[(A δ Aᵀ) ∘ (Bᵀ d B)]G  for the gradient δ of y
+ *
+ * The 16 places of a tile's transform are `spots`; for each of them the sum over channels is a matrix product. Tiles of
+ * all samples are counted through, and handled some at a time, so that what is between stays in the cache. */
+
+enum { TILES = 24, ROWS = 12, GAP = 16 }; /* tiles at a time, which ROWS divides; GAP spreads spots over the cache */
+
+typedef struct { const float *image, *zero; long H, W, C, n, top, left; } Walk; /* over the tiles of all samples */
+
+/* The addresses of `side` x `side` positions, from `before` above and left of the tile's outputs; then the next tile. */
+static inline void step_on(Walk *walk, const int side, const int before, const float **at)
+{
+    const long H = walk->H, W = walk->W, C = walk->C, top = walk->top - before, left = walk->left - before;
+    const float *corner = walk->image + ((walk->n * H + top) * W + left) * C;
+    if (top >= 0 && left >= 0 && top + side <= H && left + side <= W)
+        for (int i = 0; i < side; i++)
+            for (int j = 0; j < side; j++) at[i * side + j] = corner + (i * W + j) * C;
+    else
+        for (int i = 0; i < side; i++)
+            for (int j = 0; j < side; j++) {
+                const int inside = top + i >= 0 && top + i < H && left + j >= 0 && left + j < W;
+                at[i * side + j] = inside ? corner + (i * W + j) * C : walk->zero;
+            }
+    walk->left += 2;
+    if (walk->left >= W) walk->left = 0, walk->top += 2;
+    if (walk->top >= H) walk->top = 0, walk->n++;
+}
+
+/* Bᵀ d B of one tile, spots apart by `apart`. */
+static inline void spread_input(const float **at, float *to, long C, long apart)
+{
+    for (long c = 0; c < C; c += 8) {
+        v8 t[16];
+        for (int j = 0; j < 4; j++) {
+            const v8 d0 = *(const v8 *)(at[j] + c), d1 = *(const v8 *)(at[4 + j] + c);
+            const v8 d2 = *(const v8 *)(at[8 + j] + c), d3 = *(const v8 *)(at[12 + j] + c);
+            t[j] = d0 - d2, t[4 + j] = d1 + d2, t[8 + j] = d2 - d1, t[12 + j] = d1 - d3;
+        }
+        for (int i = 0; i < 4; i++) {
+            float *row = to + 4 * i * apart + c;
+            *(v8 *)row = t[4 * i] - t[4 * i + 2];
+            *(v8 *)(row + apart) = t[4 * i + 1] + t[4 * i + 2];
+            *(v8 *)(row + 2 * apart) = t[4 * i + 2] - t[4 * i + 1];
+            *(v8 *)(row + 3 * apart) = t[4 * i + 1] - t[4 * i + 3];
+        }
+    }
+}
+
+/* A δ Aᵀ of one tile. */
+static inline void spread_output(const float **at, float *to, long C, long apart)
+{
+    for (long c = 0; c < C; c += 8) {
+        v8 t[8];
+        for (int j = 0; j < 2; j++) {
+            const v8 d0 = *(const v8 *)(at[j] + c), d1 = *(const v8 *)(at[2 + j] + c);
+            t[j] = d0, t[2 + j] = d0 + d1, t[4 + j] = d0 - d1, t[6 + j] = -d1;
+        }
+        for (int i = 0; i < 4; i++) {
+            float *row = to + 4 * i * apart + c;
+            *(v8 *)row = t[2 * i];
+            *(v8 *)(row + apart) = t[2 * i] + t[2 * i + 1];
+            *(v8 *)(row + 2 * apart) = t[2 * i] - t[2 * i + 1];
+            *(v8 *)(row + 3 * apart) = -t[2 * i + 1];
+        }
+    }
+}
+
+/* G w Gᵀ of all weights (Co, 3, 3, Ci): U (16, in, out); those of the transposed map with the kernel turned round. */
+static void spread_weights(const float *w, float *U, long Ci, long Co, int transposed)
+{
+    for (long co = 0; co < Co; co++)
+        for (long ci = 0; ci < Ci; ci++) {
+            float t[4][3];
+            for (int j = 0; j < 3; j++) {
+                float k[3];
+                for (int i = 0; i < 3; i++) k[i] = w[((co * 3 + (transposed ? 2 - i : i)) * 3 + (transposed ? 2 - j : j)) * Ci + ci];
+                const float ends = 0.5f * (k[0] + k[2]), middle = 0.5f * k[1];
+                t[0][j] = k[0], t[1][j] = ends + middle, t[2][j] = ends - middle, t[3][j] = k[2];
+            }
+            float *to = U + (transposed ? co * Ci + ci : ci * Co + co);
+            for (int i = 0; i < 4; i++) {
+                const float ends = 0.5f * (t[i][0] + t[i][2]), middle = 0.5f * t[i][1];
+                to[(4 * i) * Ci * Co] = t[i][0], to[(4 * i + 1) * Ci * Co] = ends + middle;
+                to[(4 * i + 2) * Ci * Co] = ends - middle, to[(4 * i + 3) * Ci * Co] = t[i][2];
+            }
+        }
+}
+
+/* Q rows x V*8 columns of a matrix product: out (.., N) = a (.., K) u (K, N). */
+#define PRODUCT(Q, V)                                                                                          \
+    static inline void product_##Q##_##V(const float *a, const float *u, float *out, long K, long N)            \
+    {                                                                                                           \
+        v8 acc[Q][V];                                                                                           \
+        for (int q = 0; q < Q; q++)                                                                             \
+            for (int v = 0; v < V; v++) acc[q][v] = splat(0);                                                   \
+        for (long k = 0; k < K; k++, u += N) {                                                                  \
+            v8 b[V];                                                                                            \
+            for (int v = 0; v < V; v++) b[v] = *(const v8 *)(u + 8 * v);                                        \
+            for (int q = 0; q < Q; q++) {                                                                       \
+                const v8 s = splat(a[q * K + k]);                                                               \
+                for (int v = 0; v < V; v++) acc[q][v] += s * b[v];                                              \
+            }                                                                                                   \
+        }                                                                                                       \
+        for (int q = 0; q < Q; q++)                                                                             \
+            for (int v = 0; v < V; v++) *(v8 *)(out + q * N + 8 * v) = acc[q][v];                               \
+    }
+PRODUCT(6, 2) PRODUCT(12, 1)
+
+static void product(const float *a, const float *u, float *out, long rows, long K, long N)
+{
+    for (long n = 0; n + 16 <= N; n += 16)
+        for (long r = 0; r < rows; r += 6) product_6_2(a + r * K, u + n, out + r * N + n, K, N);
+    if (N % 16)
+        for (long r = 0; r < rows; r += 12) product_12_1(a + r * K, u + N - 8, out + r * N + N - 8, K, N);
+}
+
+/* Aᵀ y A of one tile, plus `more`, to those of its four positions that are there. */
+static inline void gather_output(const float *Y, const float **at, const float *out_image, float *out, const float *more, long C,
+                                 long apart)
+{
+    for (long c = 0; c < C; c += 8) {
+        v8 r[8];
+        for (int j = 0; j < 4; j++) {
+            const float *y = Y + c + j * apart;
+            const v8 y0 = *(const v8 *)y, y1 = *(const v8 *)(y + 4 * apart);
+            const v8 y2 = *(const v8 *)(y + 8 * apart), y3 = *(const v8 *)(y + 12 * apart);
+            r[j] = y0 + y1 + y2, r[4 + j] = y1 - y2 - y3;
+        }
+        for (int i = 0; i < 4; i++) {
+            if (!at[i]) continue;
+            const v8 *q = r + i / 2 * 4;
+            const long to = at[i] - out_image + c;
+            v8 value = i % 2 ? q[1] - q[2] - q[3] : q[0] + q[1] + q[2];
+            if (more) value += *(const v8 *)(more + to);
+            *(v8 *)(out + to) = value;
+        }
+    }
+}
+
+/* out = w ∗ x, or wᵀ ∗ x if `transposed`, plus `more` if there is any; x has I channels, out has O. */
+int convolve(const float *x, const float *w, const float *more, float *out, long m, long H, long W, long I, long O, long transposed)
+{
+    const long all = m * ((H + 1) / 2) * ((W + 1) / 2), of_V = TILES * I + GAP, of_Y = TILES * O + GAP;
+    float *U = calloc(16 * (I * O + of_V + of_Y) + I, sizeof(float));
+    if (!U) return 1;
+    float *V = U + 16 * I * O, *Y = V + 16 * of_V;
+    Walk in = {x, Y + 16 * of_Y, H, W, I, 0, 0, 0}, to = {out, NULL, H, W, O, 0, 0, 0};
+    if (transposed) spread_weights(w, U, O, I, 1);
+    else spread_weights(w, U, I, O, 0);
+    for (long start = 0; start < all; start += TILES) {
+        const long tiles = all - start < TILES ? all - start : TILES, rows = (tiles + ROWS - 1) / ROWS * ROWS;
+        const float *at[16];
+        for (long t = 0; t < tiles; t++) {
+            step_on(&in, 4, 1, at);
+            spread_input(at, V + t * I, I, of_V);
+        }
+        for (long s = 0; s < 16; s++) product(V + s * of_V, U + s * I * O, Y + s * of_Y, rows, I, O);
+        for (long t = 0; t < tiles; t++) {
+            step_on(&to, 2, 0, at);
+            gather_output(Y + t * O, at, out, out, more, O, of_Y);
+        }
+    }
+    free(U);
+    return 0;
+}
+
+/* Gᵀ S G for all weights: S (16, Co, Ci) to G (3, 3, Co, Ci). */
+static void gather_weights(const float *S, float *G, long size)
+{
+    for (long c = 0; c < size; c += 8) {
+        v8 t[12];
+        for (int j = 0; j < 4; j++) {
+            const v8 s0 = *(const v8 *)(S + j * size + c), s1 = *(const v8 *)(S + (4 + j) * size + c);
+            const v8 s2 = *(const v8 *)(S + (8 + j) * size + c), s3 = *(const v8 *)(S + (12 + j) * size + c);
+            const v8 sum = splat(0.5f) * (s1 + s2);
+            t[j] = s0 + sum, t[4 + j] = splat(0.5f) * (s1 - s2), t[8 + j] = sum + s3;
+        }
+        for (int i = 0; i < 3; i++) {
+            const v8 *q = t + 4 * i, sum = splat(0.5f) * (q[1] + q[2]);
+            *(v8 *)(G + 3 * i * size + c) = q[0] + sum;
+            *(v8 *)(G + (3 * i + 1) * size + c) = splat(0.5f) * (q[1] - q[2]);
+            *(v8 *)(G + (3 * i + 2) * size + c) = sum + q[3];
+        }
+    }
+}
+
+/* The same as `outer` for such kernels: G (parts, 3, 3, Co, Ci). */
+int outer_tiles(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long parts)
+{
+    const long sample = ((H + 1) / 2) * ((W + 1) / 2), size = Co * Ci, most = Ci > Co ? Ci : Co;
+    const long of_V = TILES * Ci + GAP, of_D = TILES * Co + GAP;
+    float *S = calloc(16 * (size + of_V + of_D) + most, sizeof(float));
+    if (!S) return 1;
+    float *V = S + 16 * size, *D = V + 16 * of_V, *zero = D + 16 * of_D;
+    Walk in = {x, zero, H, W, Ci, 0, 0, 0}, of = {d, zero, H, W, Co, 0, 0, 0};
+    for (long part = 0; part < parts; part++) {
+        const long begin = m * part / parts * sample, end = m * (part + 1) / parts * sample;
+        for (long start = begin; start < end; start += TILES) {
+            const long tiles = end - start < TILES ? end - start : TILES;
+            const float *at[16];
+            for (long t = 0; t < tiles; t++) {
+                step_on(&in, 4, 1, at);
+                spread_input(at, V + t * Ci, Ci, of_V);
+                step_on(&of, 2, 0, at);
+                spread_output(at, D + t * Co, Co, of_D);
+            }
+            for (long s = 0; s < 16; s++)
+                outer_block(V + s * of_V, D + s * of_D, S + s * size, 1, tiles, Ci, Co, 0, Ci, start == begin);
+        }
+        gather_weights(S, G + part * 9 * size, size);
+    }
+    free(S);
+    return 0;
+}
+
+/* --- average pooling ------------------------------------------------------------------------------------------------ */
+
+typedef struct { long from, to; float share; } Window; /* positions of the input, and 1 / how many count */
+
+static Window window(long o, long side, long k, long stride, long pad, long with_padding)
+{
+    long from = o * stride - pad, to = from + k;
+    if (to > side + pad) to = side + pad;
+    const long whole = to - from;
+    if (from < 0) from = 0;
+    if (to > side) to = side;
+    return (Window){from, to, 1.0f / (float)(with_padding ? whole : to - from)};
+}
+
+/* out (n, C) = share_j Σ_k line_(j step + k) for every j < n. */
+static inline void slide(const float *line, float *out, const Window *columns, const int scaled, long n, long C, long K, long step)
+{
+    for (long j = 0; j < n; j++)
+        for (long c = 0; c < C; c += 8) {
+            const float *from = line + j * step * C + c;
+            v8 sum = *(const v8 *)from;
+            for (long k = 1; k < K; k++) sum += *(const v8 *)(from + k * C);
+            if (scaled) sum *= splat(columns[j].share);
+            *(v8 *)(out + j * C + c) = sum;
+        }
+}
+
+/* Means over windows: x (m, H, W, C) to out (m, Ho, Wo, C); `back` is the transposed map, from x (m, Ho, Wo, C).
+ * Rows are added up into a line that has zeros around it, and along the line a window slides. */
+int pool(const float *x, float *out, long m, long H, long W, long C, long Ho, long Wo, long KH, long KW, long sh, long sw,
+         long ph, long pw, long with_padding, long back)
+{
+    const long length = (back ? W + KW - 1 : W + 2 * pw) * C, n_in = back ? Ho : H, wide = back ? Wo : W;
+    const long high = back ? H : Ho, first = back ? KW - 1 - pw : pw, apart = back ? sw : 1;
+    float *line = calloc(length, sizeof(float));
+    Window *columns = malloc(Wo * sizeof(Window));
+    if (!line || !columns) {
+        free(line), free(columns);
+        return 1;
+    }
+    for (long o = 0; o < Wo; o++) columns[o] = window(o, W, KW, sw, pw, with_padding);
+    for (long n = 0; n < m; n++)
+        for (long r = 0; r < high; r++) {
+            int begun = 0;
+            for (long h = 0; h < n_in; h++) { /* the rows of x that count, and how much */
+                const long o = back ? h : r, q = back ? r : h;
+                if (q < o * sh - ph || q >= o * sh - ph + KH) continue;
+                const float down = window(o, H, KH, sh, ph, with_padding).share, *row = x + (n * n_in + h) * wide * C;
+                for (long w = 0; w < wide; w++) {
+                    const v8 share = splat(back ? down * columns[w].share : down);
+                    float *to = line + (first + w * apart) * C;
+                    for (long c = 0; c < C; c += 8) {
+                        v8 value = share * *(const v8 *)(row + w * C + c);
+                        if (begun) value += *(v8 *)(to + c);
+                        *(v8 *)(to + c) = value;
+                    }
+                }
+                begun = 1;
+            }
+            float *to = out + (n * high + r) * (back ? W : Wo) * C;
+            if (!begun) memset(to, 0, (back ? W : Wo) * C * sizeof(float));
+            else if (back) slide(line, to, columns, 0, W, C, KW, 1);
+            else if (KW == 3) slide(line, to, columns, 1, Wo, C, 3, sw);
+            else slide(line, to, columns, 1, Wo, C, KW, sw);
+        }
+    free(line), free(columns);
     return 0;
 }
 
@@ -129,14 +419,185 @@ void sums(const float *a, const float *b, const float *c, const float *e, double
 }
 
 /* out = constant + Σ_i coefficient_i t_i, constants and coefficients by channel, up to four terms. */
-void combine(float *out, const float *constant, const float **t, const float **coefficient, long terms, long rows, long C)
+static inline void combined(float *out, const float *constant, const float **t, const float **coefficient, const int terms,
+                            long rows, long C)
 {
-    for (long r = 0; r < rows; r++)
+    const float *term[4], *factor[4]; /* whose addresses nothing that is written can change */
+    for (int i = 0; i < terms; i++) term[i] = t[i], factor[i] = coefficient[i];
+    for (long r = 0; r < rows * C; r += C)
         for (long k = 0; k < C; k += 8) {
             v8 s = *(const v8 *)(constant + k);
-            for (long i = 0; i < terms; i++) s += *(const v8 *)(t[i] + r * C + k) * *(const v8 *)(coefficient[i] + k);
-            *(v8 *)(out + r * C + k) = s;
+            for (int i = 0; i < terms; i++) s += *(const v8 *)(term[i] + r + k) * *(const v8 *)(factor[i] + k);
+            *(v8 *)(out + r + k) = s;
         }
+}
+
+void combine(float *out, const float *constant, const float **t, const float **coefficient, long terms, long rows, long C)
+{
+    if (terms == 1) combined(out, constant, t, coefficient, 1, rows, C);
+    else if (terms == 2) combined(out, constant, t, coefficient, 2, rows, C);
+    else if (terms == 3) combined(out, constant, t, coefficient, 3, rows, C);
+    else combined(out, constant, t, coefficient, 4, rows, C);
+}
+
+/* --- batch norm, whose formulas are in norms.py; sums are kept in float for one run of positions, then in double ------ */
+
+enum { RUN = 64, BLOCK = 128 }; /* positions that are summed in float; that are written at a time */
+
+/* Σ over all positions of a, a*b, a*e, c, c*b by channel: out (5, C). */
+static inline void totals(const float *a, const float *b, const float *c, const float *e, double *out, long rows, long C,
+                          const int with_c, const int with_e)
+{
+    memset(out, 0, 5 * C * sizeof(double));
+    for (long start = 0; start < rows; start += RUN) {
+        const long stop = start + RUN < rows ? start + RUN : rows;
+        for (long k = 0; k < C; k += 8) {
+            v8 s[5];
+            for (int i = 0; i < 5; i++) s[i] = splat(0);
+            for (long at = start * C + k; at < stop * C; at += C) {
+                const v8 va = *(const v8 *)(a + at), vb = *(const v8 *)(b + at);
+                s[0] += va, s[1] += va * vb;
+                if (with_e) s[2] += va * *(const v8 *)(e + at);
+                if (with_c) {
+                    const v8 vc = *(const v8 *)(c + at);
+                    s[3] += vc, s[4] += vc * vb;
+                }
+            }
+            for (int i = 0; i < 5; i++)
+                for (int l = 0; l < 8; l++) out[i * C + k + l] += s[i][l];
+        }
+    }
+}
+
+static void total(const float *a, const float *b, const float *c, const float *e, double *out, long rows, long C)
+{
+    if (c && e) totals(a, b, c, e, out, rows, C, 1, 1);
+    else if (c) totals(a, b, c, e, out, rows, C, 1, 0);
+    else if (e) totals(a, b, c, e, out, rows, C, 0, 1);
+    else totals(a, b, c, e, out, rows, C, 0, 0);
+}
+
+/* y = γ x̂ + β, and μ, inv, γ in stats (3, C). The variance is centred first where the mean would drown it. */
+int normalise(const float *z, const float *gamma, const float *beta, const double *eps, float *y, double *stats, long rows, long C)
+{
+    double *sum = malloc(5 * C * sizeof(double));
+    float *by_channel = malloc(2 * C * sizeof(float)), *centred = NULL;
+    if (!sum || !by_channel) {
+        free(sum), free(by_channel);
+        return 1;
+    }
+    double *mu = stats, *inv = stats + C, *g = stats + 2 * C;
+    int drowned = 0;
+    total(z, z, NULL, NULL, sum, rows, C);
+    for (long k = 0; k < C; k++) {
+        mu[k] = sum[k] / rows;
+        inv[k] = sum[C + k] / rows - mu[k] * mu[k]; /* the variance, for now */
+        drowned |= mu[k] * mu[k] > 100 * inv[k];
+    }
+    if (drowned && !(centred = malloc(RUN * C * sizeof(float)))) {
+        free(sum), free(by_channel);
+        return 1;
+    }
+    if (drowned) { /* ⟨(z − c)²⟩ − ⟨z − c⟩² with c = μ rounded to float */
+        double *first = sum + 2 * C, *second = sum + 3 * C;
+        memset(first, 0, 2 * C * sizeof(double));
+        for (long start = 0; start < rows; start += RUN) {
+            const long n = rows - start < RUN ? rows - start : RUN;
+            for (long i = 0; i < n * C; i++) centred[i] = z[start * C + i] - (float)mu[i % C];
+            for (long k = 0; k < C; k += 8) {
+                v8 s = splat(0), q = splat(0);
+                for (long i = k; i < n * C; i += C) {
+                    const v8 v = *(const v8 *)(centred + i);
+                    s += v, q += v * v;
+                }
+                for (int l = 0; l < 8; l++) first[k + l] += s[l], second[k + l] += q[l];
+            }
+        }
+        for (long k = 0; k < C; k++) inv[k] = second[k] / rows - first[k] / rows * (first[k] / rows);
+    }
+    for (long k = 0; k < C; k++) {
+        inv[k] = 1 / __builtin_sqrt(inv[k] + *eps);
+        g[k] = gamma ? gamma[k] : 1;
+        by_channel[k] = (float)(g[k] * inv[k]);
+        by_channel[C + k] = (float)((beta ? beta[k] : 0) - mu[k] * g[k] * inv[k]);
+    }
+    const float *terms[] = {z}, *factors[] = {by_channel};
+    combine(y, by_channel + C, terms, factors, 1, rows, C);
+    free(sum), free(by_channel), free(centred);
+    return 0;
+}
+
+/* ẏ = γ inv P(ż) + γ̇ x̂ + β̇, and A3 = ⟨ż⟩, A4 = ⟨x̂ ż⟩ in means (2, C), zeros if frozen; ż, γ̇ and β̇ may be missing. */
+int normalise_tangent(const float *z, const float *zt, const double *stats, const double *g_dot, const double *b_dot, float *yt,
+                      double *means, long rows, long C, long frozen)
+{
+    double *sum = calloc(5 * C, sizeof(double));
+    float *by_channel = malloc(3 * C * sizeof(float));
+    if (!sum || !by_channel) {
+        free(sum), free(by_channel);
+        return 1;
+    }
+    if (zt && !frozen) total(zt, z, NULL, NULL, sum, rows, C);
+    for (long k = 0; k < C; k++) {
+        const double mu = stats[k], inv = stats[C + k], scale = stats[2 * C + k] * inv, moved = g_dot ? g_dot[k] * inv : 0;
+        const double A3 = sum[k] / rows, A4 = inv * (sum[C + k] / rows - mu * A3);
+        means[k] = A3, means[C + k] = A4;
+        by_channel[k] = (float)scale;
+        by_channel[C + k] = (float)(moved - scale * inv * A4);
+        by_channel[2 * C + k] = (float)(scale * (mu * inv * A4 - A3) + (b_dot ? b_dot[k] : 0) - mu * moved);
+    }
+    const float *terms[] = {zt ? zt : z, z}, *factors[] = {zt ? by_channel : by_channel + C, by_channel + C};
+    combine(yt, by_channel + 2 * C, terms, factors, zt && (g_dot || b_dot || !frozen) ? 2 : 1, rows, C);
+    free(sum), free(by_channel);
+    return 0;
+}
+
+/* The cotangent of ż, γ inv P(δ), if `gzt` is given, and in a dual pass that of z, from δ̇ (perhaps missing), if `gz` is.
+ * sums (4, C): Σ δ, Σ δ x̂, Σ δ̇, Σ δ̇ x̂ + δ x̂̇; without them (null) they are neither needed nor computed. */
+int normalise_back(const float *delta, const float *z, const float *dot, const float *zt, const double *stats,
+                   const double *means, const double *g_dot, float *gz, float *gzt, double *sums, long rows, long C, long frozen)
+{
+    double *sum = calloc(5 * C, sizeof(double));
+    float *b = calloc(7 * C, sizeof(float)); /* gz: of δ, δ̇, ż, z, alone; gzt: of z, alone; and of δ */
+    float *of_delta = malloc(C * sizeof(float));
+    if (!sum || !b || !of_delta) {
+        free(sum), free(b), free(of_delta);
+        return 1;
+    }
+    if (sums) total(delta, z, dot, zt, sum, rows, C);
+    for (long k = 0; k < C; k++) {
+        const double mu = stats[k], inv = stats[C + k], scale = stats[2 * C + k] * inv;
+        const double s1 = sum[k], s2 = inv * (sum[C + k] - mu * s1), t1 = sum[3 * C + k], t2 = inv * (sum[4 * C + k] - mu * t1);
+        const double A3 = means && !frozen ? means[k] : 0, A4 = means && !frozen ? means[C + k] : 0;
+        const double x3 = inv * (sum[2 * C + k] - A3 * s1 - A4 * s2);
+        const double A1 = s1 / rows, A2 = s2 / rows;
+        double a = g_dot ? g_dot[k] * inv : 0, alone = 0, on_z = 0;
+        if (sums) sums[k] = s1, sums[C + k] = s2, sums[2 * C + k] = t1, sums[3 * C + k] = t2 + x3;
+        if (!frozen) {
+            a -= scale * inv * A4;
+            const double on_hat = -scale * (t2 + x3) / rows - a * A2 + scale * A2 * inv * A4;
+            on_z = on_hat * inv;
+            alone = -scale * t1 / rows - a * A1 + scale * A2 * inv * A3 - on_z * mu;
+            b[2 * C + k] = (float)(-scale * A2 * inv);
+            b[5 * C + k] = (float)(-scale * inv * A2);
+            b[6 * C + k] = (float)(scale * (mu * inv * A2 - A1));
+        }
+        of_delta[k] = (float)scale;
+        b[k] = (float)a, b[C + k] = (float)scale, b[3 * C + k] = (float)on_z, b[4 * C + k] = (float)alone;
+    }
+    for (long start = 0; start < rows; start += BLOCK) {
+        const long n = rows - start < BLOCK ? rows - start : BLOCK, at = start * C;
+        const float *terms[4] = {delta + at}, *factors[4] = {b};
+        long count = 1;
+        if (dot) terms[count] = dot + at, factors[count++] = b + C;
+        if (zt && !frozen) terms[count] = zt + at, factors[count++] = b + 2 * C;
+        if (!frozen) terms[count] = z + at, factors[count++] = b + 3 * C;
+        if (gz) combine(gz + at, b + 4 * C, terms, factors, count, n, C);
+        const float *two[] = {delta + at, z + at}, *with[] = {of_delta, b + 5 * C};
+        if (gzt) combine(gzt + at, b + 6 * C, two, with, frozen ? 1 : 2, n, C);
+    }
+    free(sum), free(b), free(of_delta);
+    return 0;
 }
 
 /* The signs of 64 numbers as bits: 1 where positive. */

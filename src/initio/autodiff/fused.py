@@ -30,7 +30,15 @@ FLAGS = (
 )  # not -ffast-math: a library linked with it makes the whole process flush subnormal numbers to zero  # fmt: skip
 SOURCE = Path(__file__).with_name("fused.c")
 LANES = 8
-SIGNATURES = {"outer": (3, 14), "sums": (5, 3), "combine": (4, 3), "agreement": (2, 2)}  # pointers, then whole numbers
+LAST = torch.channels_last
+TILED_FROM = 256  # positions behind one gradient, from which tiles are faster
+ARITHMETIC = "fused-2"  # the kernels' roundings: another name whenever they change
+SIGNATURES = {  # pointers, then whole numbers
+    "outer": (3, 14), "outer_tiles": (3, 6), "convolve": (4, 6), "pool": (2, 14), "sums": (5, 3), "combine": (4, 3),
+    "normalise": (6, 2), "normalise_tangent": (7, 3), "normalise_back": (10, 3), "agreement": (2, 2),
+}  # fmt: skip
+Pair = tuple[int, int]
+Ints = tuple[int, ...]
 _off = False
 
 
@@ -64,9 +72,9 @@ def status() -> str:
 
 
 def arithmetic() -> str:
-    """`fused` or `torch`: whose roundings a value of float32 has."""
+    """The compiled kernels' (`ARITHMETIC`) or `torch`: whose roundings a value of float32 has."""
     if library() is not None and torch.get_num_threads() == 1:
-        return "fused"
+        return ARITHMETIC
     return "torch"
 
 
@@ -92,10 +100,7 @@ def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
     """The library if it can work on all these tensors, which may be missing."""
     for t in tensors:
         if t is not None and not (
-            t.dtype == torch.float32
-            and t.ndim == 4
-            and t.shape[1] % LANES == 0
-            and t.is_contiguous(memory_format=torch.channels_last)
+            t.dtype is torch.float32 and t.ndim == 4 and not t.shape[1] % LANES and t.is_contiguous(memory_format=LAST)
         ):
             return None
     if torch.get_num_threads() != 1:
@@ -138,7 +143,7 @@ def _compiled(compiler: str) -> Path:
     handle, name = tempfile.mkstemp(dir=folder, suffix=".so")
     os.close(handle)
     try:
-        subprocess.run([compiler, *FLAGS, "-o", name, str(SOURCE)], check=True, capture_output=True, timeout=120)
+        subprocess.run([compiler, *FLAGS, "-o", name, str(SOURCE), "-lm"], check=True, capture_output=True, timeout=120)
         Path(name).chmod(0o700)
         Path(name).replace(target)  # several processes may build at once: the last one wins, all are equal
     finally:
@@ -193,36 +198,71 @@ def _at(
     """
     if t is None:
         return None
-    fits = t.dtype == dtype and tuple(t.shape) == shape and t.device.type == "cpu"
-    if not (fits and t.is_contiguous(memory_format=format)):
+    if not (t.dtype is dtype and t.shape == shape and t.is_cpu and t.is_contiguous(memory_format=format)):
         raise ValueError(f"a compiled kernel expects {dtype} {shape}, {format}, not {t.dtype} {tuple(t.shape)}")
     return t.data_ptr()
 
 
 def _image(t: Tensor | None, shape: tuple[int, ...]) -> int | None:
     """The address of values (m, channels, height, width), channels last."""
-    return _at(t, shape, format=torch.channels_last)
+    return _at(t, shape, format=LAST)
 
 
 def outer(
-    lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: tuple[int, int], padding: tuple[int, int],
-    dilation: tuple[int, int], stride: tuple[int, int], *, each: bool,
+    lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: Pair, padding: Pair, dilation: Pair, stride: Pair, parts: int
 ) -> Tensor:  # fmt: skip
-    """Σ_p δ(p) x(p + k)ᵀ for every kernel position k: (m, kh, kw, c_out, c_in), or summed over the batch."""
+    """Σ_p δ(p) x(p + k)ᵀ for every kernel position k and equal parts of the samples: (parts, kh, kw, c_out, c_in)."""
     m, c_in, height, width = x.shape
     c_out = delta.shape[1]
-    out = tuple(
+    if not 1 <= parts <= m:
+        raise ValueError(f"a compiled kernel expects 1 to {m} parts, not {parts}")
+    out = [
         (side + 2 * p - d * (k - 1) - 1) // s + 1
         for side, k, p, d, s in zip((height, width), kernel, padding, dilation, stride, strict=True)
-    )
-    shape: tuple[int, ...] = (*kernel, c_out, c_in)
-    if each:
-        shape = (m, *shape)
+    ]
+    shape = (parts, *kernel, c_out, c_in)
     G = torch.empty(shape, dtype=torch.float32)
-    size = (m, height, width, c_in, c_out, *kernel, *padding, *dilation, *stride, int(each))
-    if lib.outer(_image(x, (m, c_in, height, width)), _image(delta, (m, c_out, *out)), _at(G, shape), *size):
-        raise MemoryError("no memory for a padded image")
+    images = (_image(x, (m, c_in, height, width)), _image(delta, (m, c_out, *out)), _at(G, shape))
+    size = (m, height, width, c_in, c_out)
+    if tiled(kernel, padding, dilation, stride) and m * height * width >= TILED_FROM * parts:
+        failed = lib.outer_tiles(*images, *size, parts)
+    else:
+        failed = lib.outer(*images, *size, *kernel, *padding, *dilation, *stride, parts)
+    _enough(failed)
     return G
+
+
+def tiled(kernel: Ints, padding: Ints, dilation: Ints, stride: Ints) -> bool:
+    """Whether Winograd's tiles fit: 3x3, one row of zeros around the image, no steps."""
+    return kernel == (3, 3) and padding == dilation == stride == (1, 1)
+
+
+def convolve(lib: ctypes.CDLL, x: Tensor, weight: Tensor, more: Tensor | None = None, *, transposed: bool) -> Tensor:
+    """W ∗ x, or Wᵀ ∗ x, plus `more` in the shape of the result: for kernels that are `tiled`."""
+    m, c_in, height, width = x.shape
+    shape = tuple(weight.shape)
+    c_out = shape[transposed]
+    if shape != ((c_in, c_out, 3, 3) if transposed else (c_out, c_in, 3, 3)):
+        raise ValueError(f"a compiled kernel expects 3x3 weights for {c_in} channels, not {shape}")
+    out = torch.empty((m, c_out, height, width), dtype=torch.float32, memory_format=LAST)
+    of_out = (m, c_out, height, width)
+    images = (_image(x, (m, c_in, height, width)), _image(weight, shape), _image(more, of_out), _image(out, of_out))
+    _enough(lib.convolve(*images, m, height, width, c_in, c_out, int(transposed)))
+    return out
+
+
+def pool(
+    lib: ctypes.CDLL, x: Tensor, sides: Pair, kernel: Pair, stride: Pair, padding: Pair, *, with_padding: bool,
+    back: bool = False,
+) -> Tensor:  # fmt: skip
+    """Means over windows of images with these `sides`; `back` is the transposed map."""
+    m, channels = x.shape[:2]
+    small = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in zip(sides, kernel, stride, padding, strict=True))
+    into, outof = ((m, channels, *side) for side in ((small, sides) if back else (sides, small)))
+    out = torch.empty(outof, dtype=torch.float32, memory_format=LAST)
+    size = (m, *sides, channels, *small, *kernel, *stride, *padding, int(with_padding), int(back))
+    _enough(lib.pool(_image(x, into), _image(out, outof), *size))
+    return out
 
 
 def sums(lib: ctypes.CDLL, a: Tensor, b: Tensor, c: Tensor | None = None, e: Tensor | None = None) -> Tensor:
@@ -249,12 +289,63 @@ def combine(lib: ctypes.CDLL, constant: Tensor, terms: list[tuple[Tensor, Tensor
     return out
 
 
+def normalise(
+    lib: ctypes.CDLL, z: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Batch norm: y, and μ, 1/√(v + ε), γ in float64: (3, C)."""
+    shape, C = tuple(z.shape), z.shape[1]
+    y, stats = torch.empty_like(z), torch.empty(3, C, dtype=torch.float64)
+    of_eps = ctypes.c_double(eps)
+    parameters = (_at(gamma, (C,)), _at(beta, (C,)), ctypes.addressof(of_eps))
+    _enough(lib.normalise(
+        _image(z, shape), *parameters, _image(y, shape), _at(stats, (3, C), torch.float64), z.numel() // C, C
+    ))  # fmt: skip
+    return y, stats
+
+
+def normalise_tangent(
+    lib: ctypes.CDLL, z: Tensor, zt: Tensor | None, stats: Tensor, g_dot: Tensor | None, b_dot: Tensor | None,
+    frozen: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Its tangent ẏ, and ⟨ż⟩, ⟨x̂ ż⟩ in float64: (2, C)."""
+    shape, C = tuple(z.shape), z.shape[1]
+    yt, means = torch.empty_like(z), torch.empty(2, C, dtype=torch.float64)
+    _enough(lib.normalise_tangent(
+        _image(z, shape), _image(zt, shape), _at(stats, (3, C), torch.float64), _at(g_dot, (C,), torch.float64),
+        _at(b_dot, (C,), torch.float64), _image(yt, shape), _at(means, (2, C), torch.float64), z.numel() // C, C,
+        int(frozen),
+    ))  # fmt: skip
+    return yt, means
+
+
+def normalise_back(
+    lib: ctypes.CDLL, delta: Tensor, z: Tensor, dot: Tensor | None, zt: Tensor | None, stats: Tensor,
+    means: Tensor | None, g_dot: Tensor | None, *, frozen: bool, gz: Tensor | None, gzt: Tensor | None, summed: bool,
+) -> Tensor | None:  # fmt: skip
+    """Its backward pass, which fills the cotangents of z and ż; Σ δ, Σ δ x̂ and their tangents if asked: (4, C)."""
+    shape, C = tuple(z.shape), z.shape[1]
+    sums = None
+    if summed:
+        sums = torch.empty(4, C, dtype=torch.float64)
+    images = [_image(t, shape) for t in (delta, z, dot, zt)]
+    _enough(lib.normalise_back(
+        *images, _at(stats, (3, C), torch.float64), _at(means, (2, C), torch.float64),
+        _at(g_dot, (C,), torch.float64), _image(gz, shape), _image(gzt, shape), _at(sums, (4, C), torch.float64),
+        z.numel() // C, C, int(frozen),
+    ))  # fmt: skip
+    return sums
+
+
+def _enough(failed: int) -> None:
+    if failed:
+        raise MemoryError("no memory for a compiled kernel")
+
+
 def agreement(lib: ctypes.CDLL, x: Tensor) -> Tensor:
     """On how many units the signs of two inputs agree: (m, m) in float64; units are a multiple of 64."""
     m, units = len(x), x[0].numel()
     if units % 64:
         raise ValueError(f"a compiled kernel expects a multiple of 64 units, not {units}")
     K = torch.zeros(m, m, dtype=torch.float64)
-    if lib.agreement(_image(x, tuple(x.shape)), _at(K, (m, m), torch.float64), m, units):
-        raise MemoryError("no memory for activation patterns")
+    _enough(lib.agreement(_image(x, tuple(x.shape)), _at(K, (m, m), torch.float64), m, units))
     return K

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.autograd.function import Function, once_differentiable
 
 from initio.autodiff.layers import Geometry
 from initio.autodiff.norms import (
@@ -22,8 +21,8 @@ from initio.autodiff.norms import (
     standardised,
     x_hat,
 )
+from initio.autodiff.pools import Windows, pooled
 from initio.autodiff.recorder import Handler, Recorder, Rectified, Watched, watch
-from initio.autodiff.switch import Memo
 
 
 def _tuple(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
@@ -153,40 +152,18 @@ def _add(recorder: Recorder, input: Any, other: Any, **kwargs: Any) -> Any:
     return out
 
 
-class Pooled(Function):
-    """An average pooling that a second pass need not compute again."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, memo: Memo, window: tuple[Any, ...]) -> Tensor:
-        """The pooled values."""
-        if not memo.values:
-            memo.values = (torch.ops.aten.avg_pool2d(x, *window),)
-        ctx.window = window
-        ctx.save_for_backward(x)
-        return memo.values[0].detach()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, delta: Tensor) -> Any:
-        """The transposed map."""
-        return torch.ops.aten.avg_pool2d_backward(delta, *ctx.saved_tensors, *ctx.window), None, None
-
-
 def _avg_pool(
     recorder: Recorder, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Any:  # fmt: skip
     if not recorder.is_value(input):
         return NotImplemented
-    size, step, pad = (_tuple(t, 2) for t in (kernel_size, stride or kernel_size, padding))
-    window = (size, step, pad, ceil_mode, count_include_pad, divisor_override)
-    memo = recorder.memo()
-    if memo is None:
-        out = F.avg_pool2d(input, *window)
-    else:
-        out = Pooled.apply(input, memo, window)  # type: ignore[no-untyped-call]
+    pairs = (_tuple(t, 2) for t in (kernel_size, stride or kernel_size, padding))
+    size, step, pad = ((t[0], t[1]) for t in pairs)
+    windows = Windows(size, step, pad, ceil_mode, count_include_pad, divisor_override)
+    out = pooled(input, windows, recorder.memo())
     if (tangent := recorder.tangents.get(input)) is not None:
-        recorder.tangents.set(out, F.avg_pool2d(tangent, *window))
+        recorder.tangents.set(out, pooled(tangent, windows))
     return out
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import CDLL
 from dataclasses import dataclass
 
@@ -32,6 +32,8 @@ from torch import Tensor
 from initio.autodiff import fused
 
 Ints = tuple[int, ...]
+Flipped = Callable[[], Tensor | None]
+PARTS = 8  # of a batch, over which compiled kernels add up first: sums of float32 stay shorter
 CHUNK_BYTES = 64 << 20  # per-sample gradients of one layer are made in slices of this size
 
 
@@ -46,24 +48,39 @@ class Geometry:
 
     # --- the maps ------------------------------------------------------------------------------------------------
 
-    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """W * x + b."""
+    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, more: Tensor | None = None) -> Tensor:
+        """W * x + b, plus `more` in the shape of the output."""
         if not self.stride:
-            return F.linear(x, weight, bias)
-        return torch.convolution(
-            x, weight, bias, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
-        )
+            z = F.linear(x, weight, bias)
+        elif bias is None and (lib := self._tiled(x, weight)):
+            return fused.convolve(lib, x, weight, more, transposed=False)
+        else:
+            z = torch.convolution(
+                x, weight, bias, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
+            )
+        if more is None:
+            return z
+        return z + more
 
-    def transpose(self, delta: Tensor, x: Tensor, weight: Tensor, flipped: Tensor | None = None) -> Tensor:
-        """Wᵀ * δ, in the shape of x; those who need it often hand in `flipped(weight)`."""
+    def transpose(self, delta: Tensor, x: Tensor, weight: Tensor, flipped: Flipped | None = None) -> Tensor:
+        """Wᵀ * δ, in the shape of x; those who need it often keep `flipped(weight)` and say where."""
         if not self.stride:
             return delta @ weight
-        if flipped is None:
-            flipped = self.flipped(weight)
-        if flipped is None:
+        if lib := self._tiled(delta, weight):
+            return fused.convolve(lib, delta, weight, transposed=True)
+        turned = self.flipped(weight) if flipped is None else flipped()
+        if turned is None:
             return self._backward(delta, x, weight, (True, False, False))[0]
         reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
-        return Geometry(self.stride, tuple(reach), self.dilation, self.groups).apply(delta, flipped)
+        return Geometry(self.stride, tuple(reach), self.dilation, self.groups).apply(delta, turned)
+
+    def _tiled(self, x: Tensor, weight: Tensor) -> CDLL | None:
+        """The library where it has a faster way for 3x3 kernels."""
+        if self.stride != (1, 1) or self.groups != 1 or len(weight) % fused.LANES:
+            return None
+        if not fused.tiled(tuple(weight.shape[2:]), self.padding, self.dilation, self.stride):
+            return None
+        return fused.usable(x, weight)
 
     def flipped(self, weight: Tensor, depthwise: bool = False) -> Tensor | None:
         """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one.
@@ -86,11 +103,14 @@ class Geometry:
         if not self.stride:
             return delta.flatten(0, -2).T @ x.flatten(0, -2)
         if lib := self._fused(x, delta):
-            return self._fused_outer(lib, x, delta, tuple(weight.shape), each=False).permute(2, 3, 0, 1)
+            return self._fused_outer(lib, x, delta, tuple(weight.shape), min(PARTS, len(x))).sum(0)
         return self._backward(delta, x, weight, (False, True, False))[1]
 
     def outer_parts(self, x: Tensor, delta: Tensor, weight: Tensor, parts: int) -> tuple[Tensor, Tensor]:
         """`outer`, and what equal parts of the rows have of it: (parts, *shape of W)."""
+        if parts == min(PARTS, len(x)) and (lib := self._fused(x, delta)):
+            found = self._fused_outer(lib, x, delta, tuple(weight.shape), parts)
+            return found.sum(0), found
         edges = [len(x) * k // parts for k in range(parts + 1)]
         shares = [self.outer(x[a:b], delta[a:b], weight) for a, b in itertools.pairwise(edges)]
         return self.outer(x, delta, weight), torch.stack(shares)
@@ -100,11 +120,12 @@ class Geometry:
             return fused.usable(x, delta)
         return None
 
-    def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, *, each: bool) -> Tensor:
+    def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, parts: int) -> Tensor:
+        """(parts, *shape)."""
         kernel, padding, dilation, stride = (
             (t[0], t[1]) for t in (shape[2:], self.padding, self.dilation, self.stride)
         )
-        return fused.outer(lib, x, delta, kernel, padding, dilation, stride, each=each)
+        return fused.outer(lib, x, delta, kernel, padding, dilation, stride, parts).permute(0, 3, 4, 1, 2)
 
     def _backward(
         self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]
@@ -136,7 +157,7 @@ class Geometry:
         if not self.stride:
             return torch.bmm(_rows(delta).transpose(1, 2), _rows(x))
         if lib := self._fused(x, delta):
-            return self._fused_outer(lib, x, delta, shape, each=True).permute(0, 3, 4, 1, 2)
+            return self._fused_outer(lib, x, delta, shape, len(x))
         offsets = list(itertools.product(*(range(k) for k in shape[2:])))
         parts = torch.stack(list(self._shifted(x, delta, shape, offsets)), dim=-1)
         return parts.reshape(len(x), *shape)
@@ -162,7 +183,7 @@ class Geometry:
             return
         lib = self._fused(x, delta)
         if lib and len(x) * math.prod(shape) * 4 <= chunk:
-            yield self._fused_outer(lib, x, delta, shape, each=True)
+            yield self._fused_outer(lib, x, delta, shape, len(x)).permute(0, 3, 4, 1, 2)  # as it lies in memory
             return
         offsets = list(itertools.product(*(range(k) for k in shape[2:])))
         step = max(1, chunk // (len(x) * shape[0] * shape[1] * x.element_size()))

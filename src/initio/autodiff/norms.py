@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
+from initio.autodiff import fused
 from initio.autodiff.channels import combine, moments, sums
 from initio.autodiff.switch import Motion, Switch, Use
 from initio.autodiff.weighted import plus
@@ -32,36 +33,17 @@ class BatchNormalised(Function):
     ) -> Any:  # fmt: skip
         """Value and, if asked for, tangent."""
         ctx.set_materialize_grads(False)
-        y, mu, inv, g = use.values(lambda: _normalised(z, gamma, beta, eps))
-        scale = g * inv
+        y, stats = use.values(lambda: _normalised(z, gamma, beta, eps))
         ctx.use, ctx.frozen = use, frozen
-        ctx.scale = (inv, eps)  # for the audit
+        ctx.scale = (stats[1], eps)  # for the audit
         if not use.dual:
-            ctx.save_for_backward(z, None, mu, inv, g, None, None)
+            ctx.save_for_backward(z, None, stats, None)
             return y
-        # ẏ = c + γ inv ż + e z, from A3 = ⟨ż⟩ and A4 = ⟨x̂ ż⟩
-        c, e = torch.zeros_like(inv), None
-        A3 = A4 = None
-        if zt is not None and not frozen:
-            M = z.numel() // z.shape[1]
-            first, second = (t.sum(0) for t in sums(zt, z)[:2])
-            A3 = first / M
-            A4 = inv * (second / M - mu * A3)
-            c = scale * (mu * inv * A4 - A3)
-            e = -scale * inv * A4
-        if (moved := _moved_scale(use, inv)) is not None:  # γ̇ x̂ + β̇
-            b_dot = _double(use.motion.bias, inv)
-            c = c + b_dot - mu * moved
-            e = plus(e, moved)
-        terms = []
-        if zt is not None:
-            terms.append((zt, scale))
-        if e is not None:
-            terms.append((z, e))
-        yt = None
-        if terms:
-            yt = combine(c, *terms)
-        ctx.save_for_backward(z, zt, mu, inv, g, A3, A4)
+        motion = use.motion
+        yt = means = None
+        if zt is not None or motion.weight is not None or motion.bias is not None:
+            yt, means = _moved_normalised(z, zt, stats, motion, frozen)
+        ctx.save_for_backward(z, zt, stats, means)
         if use.memo is not None and yt is not None:
             ctx.mark_non_differentiable(yt)
         return y, yt
@@ -79,8 +61,10 @@ class BatchNormalised(Function):
         return (*_dual_backward(ctx, delta_dot, delta, frozen), None, None, None)
 
 
-def _normalised(z: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    """y, μ, inv and γ, all but the first in float64."""
+def _normalised(z: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    """y, and (μ, inv, γ) in float64."""
+    if lib := fused.usable(z):
+        return fused.normalise(lib, z, gamma, beta, eps)
     mu, var = moments(z)
     inv = (var + eps).rsqrt()
     g, b = torch.ones_like(inv), torch.zeros_like(inv)
@@ -89,7 +73,36 @@ def _normalised(z: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float
     if beta is not None:
         b = beta.double()
     scale = g * inv
-    return combine(b - mu * scale, (z, scale)), mu, inv, g
+    return combine(b - mu * scale, (z, scale)), torch.stack((mu, inv, g))
+
+
+def _moved_normalised(
+    z: Tensor, zt: Tensor | None, stats: Tensor, motion: Motion, frozen: bool
+) -> tuple[Tensor, Tensor]:
+    """ẏ = c + γ inv ż + e z, and (A3, A4) = (⟨ż⟩, ⟨x̂ ż⟩), zeros where the statistics are constants."""
+    g_dot, b_dot = (t if t is None else t.double() for t in (motion.weight, motion.bias))
+    if lib := fused.usable(z, zt):
+        return fused.normalise_tangent(lib, z, zt, stats, g_dot, b_dot, frozen)
+    mu, inv, g = stats
+    scale = g * inv
+    c = e = A3 = A4 = torch.zeros_like(inv)
+    terms = []
+    if zt is not None:
+        terms.append((zt, scale))
+        if not frozen:
+            M = z.numel() // z.shape[1]
+            first, second = (t.sum(0) for t in sums(zt, z)[:2])
+            A3 = first / M
+            A4 = inv * (second / M - mu * A3)
+            c = scale * (mu * inv * A4 - A3)
+            e = -scale * inv * A4
+    if g_dot is not None:  # γ̇ x̂
+        c, e = c - mu * inv * g_dot, e + inv * g_dot
+    if b_dot is not None:
+        c = c + b_dot
+    if not frozen or zt is None or g_dot is not None:
+        terms.append((z, e))
+    return combine(c, *terms), torch.stack((A3, A4))
 
 
 def x_hat(z: Tensor, eps: float) -> Tensor:
@@ -104,41 +117,43 @@ def is_identity(gamma: Tensor | None, beta: Tensor | None) -> bool:
     return (gamma is None or bool((gamma == 1).all())) and (beta is None or not bool(beta.any()))
 
 
-def _moved_scale(use: Use, inv: Tensor) -> Tensor | None:
-    """γ̇ inv, or None if neither γ nor β moves."""
-    if use.motion.weight is None and use.motion.bias is None:
-        return None
-    return _double(use.motion.weight, inv) * inv
-
-
-def _double(t: Tensor | None, like: Tensor) -> Tensor:
-    """In float64; None is zero."""
-    if t is None:
-        return torch.zeros_like(like)
-    return t.double()
-
-
 def _backward(ctx: Any, delta: Tensor, frozen: bool) -> tuple[Tensor | None, ...]:
     """δ_z = γ inv P(δ), and the gradients Σ δ x̂ of γ and Σ δ of β."""
-    z, _, mu, inv, g = ctx.saved_tensors[:5]
+    z, _, stats, _ = ctx.saved_tensors
     layer, switch = ctx.use.layer, ctx.use.switch
     wanted = switch.wants(layer.weight) or switch.wants(layer.bias)
+    shown = switch.visit is not None and wanted
+    if not shown and (lib := fused.usable(z, delta)):
+        gz = torch.empty_like(z)
+        found = fused.normalise_back(
+            lib, delta, z, None, None, stats, None, None, frozen=frozen, gz=None, gzt=gz, summed=wanted or not frozen
+        )  # fmt: skip
+        if found is None:
+            return gz, None, None, None
+        return gz, None, *_parameter_gradients(ctx, found[1], found[0], z.dtype)
+    mu, inv, g = stats
     scale = g * inv
     if frozen and not wanted:
         return combine(None, (delta, scale)), None, None, None
     raw = sums(delta, z)
     s1 = raw[0]  # (m, C): Σ_p δ
     s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
-    if switch.visit is not None and wanted:
+    if shown:
         switch.visit(layer, s2, s1, None, None)
     S1, S2 = s1.sum(0), s2.sum(0)
     gz = _transpose(z, delta, mu, inv, scale, S1, S2, frozen)
+    return gz, None, *_parameter_gradients(ctx, S2, S1, z.dtype)
+
+
+def _parameter_gradients(ctx: Any, of_gamma: Tensor, of_beta: Tensor, dtype: torch.dtype) -> tuple[Tensor | None, ...]:
+    """Those that the pass returns."""
+    layer, switch = ctx.use.layer, ctx.use.switch
     dgamma = dbeta = None
     if switch.returns(layer.weight):
-        dgamma = S2.to(z.dtype)
+        dgamma = of_gamma.to(dtype)
     if switch.returns(layer.bias):
-        dbeta = S1.to(z.dtype)
-    return gz, None, dgamma, dbeta
+        dbeta = of_beta.to(dtype)
+    return dgamma, dbeta
 
 
 def _transpose(
@@ -157,58 +172,62 @@ def _dual_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, frozen: bool) -> tu
 
     δ̇_z = γ inv P(δ̇) + γ̇ inv P(δ) − γ inv² ⟨x̂ ż⟩ P(δ) − γ inv (x̂̇ ⟨δ x̂⟩ + x̂ ⟨δ x̂̇⟩),  x̂̇ = inv P(ż).
     """
-    z, zt, mu, inv, g, A3, A4 = ctx.saved_tensors
-    layer, switch = ctx.use.layer, ctx.use.switch
-    M = z.numel() // z.shape[1]
-    scale = g * inv
-    raw = sums(dyt, z, dy, zt)
-    s1 = raw[0]  # (m, C): Σ_p δ
-    s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
-    t1 = raw[3]  # Σ_p δ̇
-    t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
-    if zt is None:
-        x3 = torch.zeros_like(s1)
-    elif frozen:
-        x3 = inv * raw[2]  # Σ_p δ x̂̇ with x̂̇ = inv ż
+    z, zt, stats, means = ctx.saved_tensors
+    layer, switch, motion = ctx.use.layer, ctx.use.switch, ctx.use.motion
+    gzt = None
+    if switch.visit is None and (lib := fused.usable(z, zt, dy, dyt)):
+        gz = torch.empty_like(z)
+        if ctx.needs_input_grad[1]:
+            gzt = torch.empty_like(z)
+        g_dot = motion.weight
+        if g_dot is not None:
+            g_dot = g_dot.double()
+        found = fused.normalise_back(
+            lib, dyt, z, dy, zt, stats, means, g_dot, frozen=frozen, gz=gz, gzt=gzt, summed=True
+        )  # fmt: skip
+        assert found is not None
+        S1, S2, T1, T2 = found
     else:
-        x3 = inv * (raw[2] - A3 * s1 - A4 * s2)  # with x̂̇ = inv (ż − A3 − x̂ A4)
-    if switch.visit is not None:
-        switch.visit(layer, s2, s1, t2 + x3, t1)
-    S1, S2 = s1.sum(0), s2.sum(0)
-    a = _moved_scale(ctx.use, inv)  # the coefficient of P(δ)
-    if a is None:
-        a = torch.zeros_like(inv)
-    # δ̇_z as one combination: const + a δ + γ inv δ̇ + e ż + f z, where z stands for x̂ = inv (z − μ)
-    const = None
-    terms = [(dyt, a)]
-    if dy is not None:
-        terms.append((dy, scale))
-    if not frozen:
-        A1, A2 = S1 / M, S2 / M
-        B1, B2 = t1.sum(0) / M, t2.sum(0) / M
-        A5 = x3.sum(0) / M
-        if zt is not None:
+        mu, inv, g = stats
+        M = z.numel() // z.shape[1]
+        scale = g * inv
+        raw = sums(dyt, z, dy, zt)
+        s1 = raw[0]  # (m, C): Σ_p δ
+        s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
+        t1 = raw[3]  # Σ_p δ̇
+        t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
+        A3 = A4 = torch.zeros_like(inv)
+        if zt is not None and not frozen:
+            A3, A4 = means
+        t2 = t2 + inv * (raw[2] - A3 * s1 - A4 * s2)  # Σ_p δ x̂̇ with x̂̇ = inv (ż − A3 − x̂ A4)
+        if switch.visit is not None:
+            switch.visit(layer, s2, s1, t2, t1)
+        S1, S2, T1, T2 = (t.sum(0) for t in (s1, s2, t1, t2))
+        a = torch.zeros_like(inv)  # the coefficient of P(δ)
+        if motion.weight is not None:
+            a = motion.weight.double() * inv
+        # δ̇_z as one combination: const + a δ + γ inv δ̇ + e ż + f z, where z stands for x̂ = inv (z − μ)
+        const = None
+        terms = [(dyt, a)]
+        if dy is not None:
+            terms.append((dy, scale))
+        if not frozen:
+            A1, A2 = S1 / M, S2 / M
             a = a - scale * inv * A4
             terms[0] = (dyt, a)
-        on_hat = -scale * B2 - a * A2 - scale * A5
-        const = -scale * B1 - a * A1
-        if zt is not None:  # −γ inv A2 x̂̇
-            terms.append((zt, -scale * A2 * inv))
-            const = const + scale * A2 * inv * A3
-            on_hat = on_hat + scale * A2 * inv * A4
-        terms.append((z, on_hat * inv))
-        const = const - on_hat * inv * mu
-    gz, gzt = combine(const, *terms), None
-    if ctx.needs_input_grad[1]:
-        gzt = _transpose(z, dyt, mu, inv, scale, S1, S2, frozen)
-    dgamma = dbeta = None
+            on_hat = scale * A2 * inv * A4 - scale * T2 / M - a * A2
+            if zt is not None:  # −γ inv A2 x̂̇
+                terms.append((zt, -scale * A2 * inv))
+            terms.append((z, on_hat * inv))
+            const = scale * A2 * inv * A3 - scale * T1 / M - a * A1 - on_hat * inv * mu
+        gz = combine(const, *terms)
+        if ctx.needs_input_grad[1]:
+            gzt = _transpose(z, dyt, mu, inv, scale, S1, S2, frozen)
     if switch.returns(layer.weight):
         switch.add_gradient(layer.weight, S2.to(z.dtype))
-        dgamma = (t2 + x3).sum(0).to(z.dtype)
     if switch.returns(layer.bias):
         switch.add_gradient(layer.bias, S1.to(z.dtype))
-        dbeta = t1.sum(0).to(z.dtype)
-    return gz, gzt, dgamma, dbeta
+    return gz, gzt, *_parameter_gradients(ctx, T2, T1, z.dtype)
 
 
 # --- behind layer norm, group norm and instance norm -----------------------------------------------------------------

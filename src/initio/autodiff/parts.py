@@ -15,6 +15,7 @@ from initio.errors import InputError
 
 # While a model runs with other tensors, no other thread may look at its own ones: it would take them for the model's.
 _LOCK = threading.RLock()
+COMPUTED_AGAIN = "activations are computed once more (torch.utils.checkpoint), which must be switched off"
 
 
 class Parts:
@@ -87,14 +88,15 @@ class Parts:
                     _set_training(module, True)
 
     @contextmanager
-    def standing_in(self, values: Mapping[int, Tensor]) -> Iterator[None]:
+    def standing_in(self, values: Mapping[int, Tensor], *, spills: bool = False) -> Iterator[None]:
         """The model in evaluation, with values[id(t)] in the place of its parameter or buffer t; the tied stay tied.
 
-        As `torch.func.functional_call`, which looks up every name on its own.
+        As `torch.func.functional_call`, which looks up every name on its own. Where saved tensors spill, the hooks that
+        see to it stay, and whoever records looks out for the model's own.
         """
         old: list[tuple[dict[str, Any], str, Tensor]] = []
         self.check()
-        with self.evaluated(), _eager(), _without_hooks():
+        with self.evaluated(), _eager(), _without_hooks(spills):
             try:
                 for module in self.modules:
                     tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
@@ -128,13 +130,13 @@ def _eager() -> Iterator[None]:
 
 
 @contextmanager
-def _without_hooks() -> Iterator[None]:
+def _without_hooks(spills: bool) -> Iterator[None]:
     """A model that hooks into autograd's saved tensors, to compute them once more, would meet other functions then."""
     disable: Any = torch._C._autograd._saved_tensors_hooks_disable
-    if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
+    if spills or torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
         yield
         return
-    disable("activations are computed once more (torch.utils.checkpoint), which must be switched off", False)
+    disable(COMPUTED_AGAIN, False)
     try:
         yield
     finally:

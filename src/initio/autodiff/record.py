@@ -336,8 +336,8 @@ def _record(
         recorder = Recorder(parameters, v, PLAIN_HANDLERS if purpose.plain else HANDLERS, purpose, recall)
     try:
         with (
-            within(memory), parts.standing_in(standing), torch.enable_grad(), plain_arithmetic(), recorder,
-            noted(cells) as runs,
+            within(memory), parts.standing_in(standing, spills=memory is not None), torch.enable_grad(),
+            plain_arithmetic(), recorder, noted(cells) as runs,
         ):  # fmt: skip
             f = output(model, x.clone() if purpose.plain else x)
         notes = recorder.notes

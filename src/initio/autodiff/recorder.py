@@ -20,8 +20,10 @@ from initio.autodiff import fused
 from initio.autodiff.cells import CellUse
 from initio.autodiff.channels import correlation, rows, second_moments
 from initio.autodiff.layers import Geometry
+from initio.autodiff.parts import COMPUTED_AGAIN
 from initio.autodiff.switch import Layer, Memo, Motion, Recall, Switch, Use
 from initio.autodiff.weighted import Keep, Weighted
+from initio.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Recorder(TorchFunctionMode):
         self.dual, self.direction = direction is not None, direction or {}
         self.switch = Switch()
         self.tangents = Tangents(torch.is_grad_enabled())
+        self.hooks: Any = None  # into autograd's saved tensors: those of `spill.py`
         self.nodes: set[Any] = set()  # of autograd's graph, made by functions that were seen
         self.watched: dict[int, Watched] = {}  # by identity of the value
         self.rectified: dict[int, Rectified] = {}  # by the identity of the input
@@ -160,6 +163,8 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Dispatches on the function."""
         kwargs = kwargs or {}
+        if _saved_tensor_hooks(False) != self.hooks:
+            raise InputError(COMPUTED_AGAIN)
         if _inside_transform() is not None:  # torch.func: tensors of its own, which are no values of this pass
             return func(*args, **kwargs)
         handler = self.handlers.get(func)
@@ -170,6 +175,10 @@ class Recorder(TorchFunctionMode):
                     self.nodes.add(out.grad_fn)
                 return out
         return self.other(func, args, kwargs)
+
+    def __enter__(self) -> Recorder:
+        self.hooks = _saved_tensor_hooks(False)
+        return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
 
     def forget(self) -> None:
         """Drops the tangents, and through them whole graphs, which would wait for the cycle collector."""
@@ -445,6 +454,7 @@ def in_place(name: str) -> bool:
     return name.endswith("_")
 
 
+_saved_tensor_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
 _inside_transform = torch._C._functorch.peek_interpreter_stack
 # Functions whose forward-mode derivative is itself differentiable, and rightly so: each is tested against a double
 # backward. Torch's derivatives of others hold on to constants (statistics, factorisations), and are wrong in silence.

@@ -38,7 +38,7 @@ class Weighted(Function):
             return z
         zt = _moved(geometry, z, x, bias, use)
         if xt is not None:
-            zt = plus(geometry.apply(xt, weight), zt)
+            zt = geometry.apply(xt, weight, more=zt)
         elif zt is z:  # two outputs of a function must be two tensors
             zt = z.clone()
         if use.memo is not None and zt is not None:
@@ -81,7 +81,7 @@ def _backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
     _show(ctx, x, xt, z, delta, None)
     gx = gw = gb = None
     if ctx.needs_input_grad[0]:
-        gx = geometry.transpose(delta, x, weight, _flipped(ctx, weight))
+        gx = geometry.transpose(delta, x, weight, lambda: _flipped(ctx, weight))
     if switch.returns(layer.weight):
         gw = _gradient(layer, switch, x, delta, weight)
     if switch.returns(layer.bias):
@@ -102,7 +102,7 @@ def _dual_backward(ctx: Any, delta_dot: Tensor | None, delta: Tensor) -> tuple[T
     if ctx.needs_input_grad[0]:
         gx = _input_cotangent(ctx, x, weight, delta_dot, delta)
     if ctx.needs_input_grad[1]:
-        gxt = geometry.transpose(delta, xt, weight, _flipped(ctx, weight))
+        gxt = geometry.transpose(delta, xt, weight, lambda: _flipped(ctx, weight))
     if switch.returns(layer.weight):
         switch.add_gradient(layer.weight, _gradient(layer, switch, x, delta, weight))
         if delta_dot is not None:
@@ -128,14 +128,15 @@ def _gradient(layer: Layer, switch: Switch, x: Tensor, delta: Tensor, weight: Te
 
 def _input_cotangent(ctx: Any, x: Tensor, weight: Tensor, delta_dot: Tensor | None, delta: Tensor) -> Tensor | None:
     """Wᵀ ∗ δ̇ + Ẇᵀ ∗ δ; where Ẇ = W that is Wᵀ ∗ (δ̇ + δ)."""
-    geometry, motion, flipped = ctx.use.layer.geometry, ctx.use.motion, _flipped(ctx, weight)
+    geometry, motion = ctx.use.layer.geometry, ctx.use.motion
     out: Tensor | None = None
     if motion.own_weight:
         delta_dot = plus(delta_dot, delta)
     elif motion.weight is not None:
-        out = geometry.transpose(delta, x, motion.weight, geometry.flipped(motion.weight, ctx.use.memo is not None))
+        own = motion.weight
+        out = geometry.transpose(delta, x, own, lambda: geometry.flipped(own, ctx.use.memo is not None))
     if delta_dot is not None:
-        out = plus(geometry.transpose(delta_dot, x, weight, flipped), out)
+        out = plus(geometry.transpose(delta_dot, x, weight, lambda: _flipped(ctx, weight)), out)
     return out
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def _run(argv: list[str]) -> None:
 
 
 def _run_command(name: str, argv: list[str]) -> None:
-    from initio.cli.options import parse
+    from initio.cli.options import is_quiet, parse
 
     verbs = load_verbs(name)
     if "" in verbs:
@@ -100,7 +100,14 @@ def _run_command(name: str, argv: list[str]) -> None:
         if verb not in verbs:
             raise InputError(f"initio {name} does one of {', '.join(verbs)}, not {verb!r} (see initio {name} --help)")
         command = parse(verbs[verb], argv[1:], f"initio {name} {verb}")
-    if command is not None:
+    if command is None:
+        return
+    with ExitStack() as stack:
+        if is_quiet(argv):
+            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(redirect_stderr(nowhere))
+            if not getattr(command, "json", False):
+                stack.enter_context(redirect_stdout(nowhere))
         command.run()
 
 
@@ -116,7 +123,8 @@ def overview() -> str:
             columns(COMMANDS, indent="  "),
             "",
             "initio COMMAND --help explains the options of a command; --config FILE reads them from TOML,",
-            "--print-config writes them. initio --version prints the version.",
+            "--print-config writes them, --quiet leaves out progress and all output but JSON.",
+            "initio --version prints the version.",
         ]
     )
 

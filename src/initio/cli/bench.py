@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from initio.cli.progress import Reporter
-from initio.cli.units import names, number, pairs
+from initio.cli.units import names, number, pairs, print_json
 from initio.errors import InputError
 from initio.files import write_text
 
@@ -48,7 +48,8 @@ class BenchCommand:
         where: which scores, if the store has several kinds, as in cells=5.
         data: folder with the benchmark's files; by default that of INITIO_DATA.
         workers: processes.
-        out: folder for table.md, runs.csv and curves.svg; by default one below `runs`.
+        out: folder for table.md, runs.csv and curves.svg and .pdf; by default one below `runs`.
+        json: print JSON instead of a table.
     """
 
     table: str
@@ -66,6 +67,7 @@ class BenchCommand:
     data: str | None = None
     workers: int = 1
     out: str | None = None
+    json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     SHARED: ClassVar[tuple[str, ...]] = ("metric", "k")  # given to every search that has them
@@ -100,10 +102,15 @@ class BenchCommand:
         text = "\n".join([title, "", *markdown(rows, self.published(searches)), *unequal(rows)])
         write_text(folder / "table.md", text + "\n")
         write_text(folder / "runs.csv", runs_csv(outcomes))
-        save_curves(curves(outcomes), folder / "curves.svg", title)
+        found = curves(outcomes, setup.open().report.best())
+        for suffix in ("svg", "pdf"):
+            save_curves(found, folder / f"curves.{suffix}", title)
         journal.unlink(missing_ok=True)
+        if self.json:
+            print_json({"title": title, "rows": rows, "folder": str(folder)})
+            return
         print(text)
-        print(f"\nwritten {folder}/table.md, runs.csv and curves.svg")
+        print(f"\nwritten {folder}/table.md, runs.csv, curves.svg and curves.pdf")
 
     def setup(self) -> BenchSetup:
         """What the options say about all runs."""

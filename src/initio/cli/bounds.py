@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from initio.cli.units import print_json
 from initio.errors import InputError
+from initio.records import encode
 
 if TYPE_CHECKING:
     from initio.analysis.eigen_bounds import EigenBounds
@@ -24,6 +26,7 @@ class BoundsCommand:
         width: of the finite network for Theorem 2.
         delta: probability of failure in Theorem 3.
         unit_norm: divide every input by its norm, as the theorems assume.
+        json: print JSON instead of a table.
     """
 
     architecture: str
@@ -33,6 +36,7 @@ class BoundsCommand:
     width: int = 1024
     delta: float = 0.05
     unit_norm: bool = True
+    json: bool = False
 
     def run(self) -> None:
         """Prints the table."""
@@ -59,6 +63,9 @@ class BoundsCommand:
             seed=self.seed,
             unit_norm=self.unit_norm,
         )
+        if self.json:
+            print_json({"architecture": space.format(arch), "inputs": len(batch), "seed": self.seed} | encode(found))
+            return
         inputs = f"{len(batch)} inputs of {self.data}" + ", scaled to norm 1" * self.unit_norm
         print(f"{space.format(arch)}, depth {space.depth}\n{inputs}, seed {self.seed}\n")
         print(table(found))

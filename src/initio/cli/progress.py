@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 from initio.cli.units import duration
-from initio.records import Architecture
+from initio.records import Architecture, to_json
 from initio.spaces import Space
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class SolveReporter(SearchReporter):
             self.progress(what)
 
 
-def watch(search: Callable[..., SearchResult], folder: Path) -> None:
+def watch(search: Callable[..., SearchResult], folder: Path, *, json: bool = False) -> None:
     """Runs a search into a folder with progress on stderr, then draws the cell and says where the run is."""
     import torch
 
@@ -218,6 +218,9 @@ def watch(search: Callable[..., SearchResult], folder: Path) -> None:
     except KeyboardInterrupt:
         print(f"\ngo on with: initio search --resume {shown}", file=sys.stderr)
         raise
+    if json:
+        print(to_json(result, indent=2))
+        return
     print(result)
     print(f"run     {folder}  (draw it again: initio show {shown})")
 

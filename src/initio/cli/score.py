@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from initio.cli.progress import Reporter
-from initio.cli.units import byte_count, duration
+from initio.cli.units import byte_count, duration, print_json
 from initio.errors import InputError
 from initio.spaces import NetworkSettings, Space, get_space
 
@@ -48,6 +48,7 @@ class ScoreCommand:
         workers: processes, each of one thread; the values do not depend on it.
         store: file that keeps the scores; it is made when it is not there.
         export: also write the scores of these architectures to this .csv or .parquet file.
+        json: print JSON instead of a table.
     """
 
     space: str
@@ -75,6 +76,7 @@ class ScoreCommand:
     workers: int = 1
     store: str = "scores.db"
     export: str | None = None
+    json: bool = False
 
     def run(self) -> None:
         """Scores with progress on stderr, then sums up."""
@@ -90,13 +92,18 @@ class ScoreCommand:
         with Store(self.store) as store:
             with Reporter() as reporter:
                 ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter.scoring)
-            for progress in ended:
-                print(_ended(progress))
             table = pool_table(job, architectures, store)
-            _print_summary(table)
             if self.export:
                 export(Path(self.export), space, table)
-                print(f"exported to {self.export}")
+        rows = _summary(table)
+        if self.json:
+            print_json({"store": self.store, "export": self.export, "work": ended, "metrics": rows})
+            return
+        for progress in ended:
+            print(_ended(progress))
+        _print_summary(rows)
+        if self.export:
+            print(f"exported to {self.export}")
 
     def _architectures(self, space: Space) -> list[Architecture]:
         from initio.scores.pool import everything, read_architectures, sample
@@ -149,15 +156,28 @@ def _ended(progress: ScoringProgress) -> str:
     return text
 
 
-def _print_summary(table: ScoreTable) -> None:
+def _summary(table: ScoreTable) -> list[dict[str, Any]]:
     """How many values each metric has, and why the others do not exist."""
     import numpy as np
 
-    width = max(map(len, table.metrics), default=0)
-    print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
+    rows = []
     for name in table.metrics:
         numbers, why = table.each(name), Counter(table.missing(name).values())
-        numbers = numbers[~np.isnan(numbers)]
-        median = f"{np.median(numbers):.6g}" if len(numbers) else "none"
-        reason = "  " + why.most_common(1)[0][0] if why else ""
-        print(f"{name:<{width}}  {len(numbers):>9,}  {why.total():>9,}  {median:>12}{reason}")
+        numbers, middle = numbers[~np.isnan(numbers)], None
+        if len(numbers):
+            middle = float(np.median(numbers))
+        reasons = dict(why.most_common())
+        rows.append({"metric": name, "values": len(numbers), "median": middle, "undefined": reasons})
+    return rows
+
+
+def _print_summary(rows: list[dict[str, Any]]) -> None:
+    width = max((len(row["metric"]) for row in rows), default=0)
+    print(f"\n{'metric':<{width}}  {'values':>9}  {'undefined':>9}  {'median':>12}")
+    for row in rows:
+        undefined, median = row["undefined"], "none"
+        if row["median"] is not None:
+            median = f"{row['median']:.6g}"
+        reason = "".join(f"  {why}" for why in list(undefined)[:1])
+        counts = f"{row['values']:>9,}  {sum(undefined.values()):>9,}"
+        print(f"{row['metric']:<{width}}  {counts}  {median:>12}{reason}")

@@ -34,8 +34,8 @@ class SearchCommand:
         channels: width of the network that scores; by default a thin one.
         cells: its number of cells.
         pixels: its images' side.
-        max_params: upper limit on the parameters of the published network, as in 4M or 500k; methods that train keep
-            it too.
+        max_params: upper limit on the parameters of the network that will be built, as in 4M or 500k: the published
+            one, or where that is too large for most cells, one with less width and fewer cells.
         max_flops: upper limit on its FLOPs on images of 32x32.
         max_latency: upper limit on its measured time for one such image on one thread, as in 20ms or 0.5s. A time is
             noisy and belongs to this machine: the same seed may choose another architecture.
@@ -51,6 +51,7 @@ class SearchCommand:
         cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
+        json: print the result as JSON instead of a drawing.
     """
 
     space: str = "darts"
@@ -76,6 +77,7 @@ class SearchCommand:
     cache: bool = True
     out: str | None = None
     resume: str | None = None
+    json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     FIRST: ClassVar[str] = "space"
@@ -94,9 +96,9 @@ class SearchCommand:
 
         folder = self._folder()
         if self.resume is None:
-            watch(partial(search, **self._asked()), folder)
+            watch(partial(search, **self._asked()), folder, json=self.json)
         else:
-            watch(resume_run, folder)
+            watch(resume_run, folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
@@ -107,7 +109,7 @@ class SearchCommand:
             "max_flops": amount("--max-flops", self.max_flops),
             "max_latency": seconds("--max-latency", self.max_latency),
         }
-        unasked = ("depth", "out", "resume", "settings", *limits)
+        unasked = ("depth", "out", "resume", "json", "settings", *limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
         asked |= {"budget": seconds("--budget", self.budget), "cache": {True: None}.get(self.cache, False)}
         if self.depth is not None:
@@ -116,7 +118,7 @@ class SearchCommand:
 
     def _folder(self) -> Path:
         if self.resume is not None:
-            plain = vars(SearchCommand(resume=self.resume, settings=self.settings))
+            plain = vars(SearchCommand(resume=self.resume, json=self.json, settings=self.settings))
             for name in [*(name for name, value in vars(self).items() if value != plain[name]), *self.settings]:
                 option = name.replace("_", "-")
                 raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")

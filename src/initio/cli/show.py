@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from initio.analysis.topology import shapes
-from initio.cli.units import columns
+from initio.cli.units import columns, print_json
 from initio.records import Architecture
 from initio.runs.folder import classes_of, find_architecture
 from initio.searches import SearchResult
 from initio.searches.restarts import stability
 from initio.spaces import NetworkSettings, get_space
 from initio.spaces.base import Cell
+
+if TYPE_CHECKING:
+    from initio.networks.cost import NetworkCost
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,22 @@ class ShowCommand:
             save_picture(cells, Path(self.out))
             facts["picture"] = self.out
         if self.json:
-            print(json.dumps(facts, indent=2))
+            facts.pop("FLOPs", None)  # as `flops`, a number
+            print_json(facts | self._numbers(shown, result))
             return
         print(draw_text(cells, width=shutil.get_terminal_size((100, 24)).columns))
         print(f"\n{columns(facts)}")
+
+    def _numbers(self, shown: Architecture, result: SearchResult | None) -> dict[str, Any]:
+        """What the text says in words, for programs."""
+        found: dict[str, Any] = {"architecture": shown}
+        if self.cost:
+            found |= vars(_counted(shown, classes_of(result)))
+        if result is not None:
+            found |= {"cost": result.cost, "facts": result.facts, "settings": result.settings}
+            if agreed := stability(result):
+                found["stability"] = vars(agreed) | {"agreeing": dict(agreed.agreeing)}
+        return found
 
 
 def _describe(shown: Architecture) -> tuple[tuple[Cell, ...], dict[str, object]]:
@@ -79,5 +94,9 @@ def _run_facts(result: SearchResult) -> dict[str, object]:
 
 
 def _cost(shown: Architecture, classes: int) -> dict[str, object]:
-    cost = get_space(shown.space).cost(shown, NetworkSettings(prune=False, classes=classes))
+    cost = _counted(shown, classes)
     return {"parameters": f"{cost.parameters:,}", "FLOPs": f"{cost.flops:,}", "layers": cost.layers}
+
+
+def _counted(shown: Architecture, classes: int) -> NetworkCost:
+    return get_space(shown.space).cost(shown, NetworkSettings(prune=False, classes=classes))

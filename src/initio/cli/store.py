@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from initio.cli.units import settings_line
+from initio.cli.units import print_json, settings_line
 from initio.errors import InputError
 from initio.records import Evaluation, Settings
 from initio.report.cells import printable
@@ -21,14 +21,20 @@ class StoreInfo:
 
     Args:
         path: the store, or the name of scores that come with Initio.
+        json: print JSON instead of a table.
     """
 
     path: str
+    json: bool = False
 
     def run(self) -> None:
         """Prints the kinds of scores."""
         with Store(find_store(self.path), read_only=True) as store:
-            _print_groups(store.groups())
+            groups = store.groups()
+        if self.json:
+            print_json(groups)
+        else:
+            _print_groups(groups)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Any, ClassVar
 
 from initio.cli.progress import TrainReporter
+from initio.cli.units import print_json
 from initio.errors import InputError
 
 
@@ -31,6 +32,7 @@ class TrainCommand:
         tensorboard: write curves for TensorBoard, if it is installed.
         out: folder of the trained network; by default a new one below `runs`.
         resume: go on with this interrupted training, with the settings it was started with; nothing else goes with it.
+        json: print JSON instead of text.
     """
 
     architecture: str | None = None
@@ -43,6 +45,7 @@ class TrainCommand:
     tensorboard: bool = True
     out: str | None = None
     resume: str | None = None
+    json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     FIRST: ClassVar[str] = "architecture"
@@ -76,8 +79,11 @@ class TrainCommand:
         except KeyboardInterrupt:
             print(f"\ngo on with: initio train --resume {quote(str(folder))}", file=sys.stderr)
             raise
-        print(trained)
-        print(f"\nfolder  {folder}  (measure it: initio evaluate {quote(str(folder))})")
+        if self.json:
+            print_json({"plan": trained.plan, "outcome": trained.outcome, "epochs": trained.epochs})
+        else:
+            print(trained)
+            print(f"\nfolder  {folder}  (measure it: initio evaluate {quote(str(folder))})")
         if trained.outcome.flag.startswith("the training diverged"):
             raise InputError(f"{trained.outcome.flag}: take a smaller learning rate, --lr")
 
@@ -92,7 +98,9 @@ class TrainCommand:
 
     def _refuse_others(self) -> None:
         plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
-        changed = [name for name, value in plain.items() if name != "resume" and getattr(self, name) != value]
+        changed = [
+            name for name, value in plain.items() if name not in ("resume", "json") and getattr(self, name) != value
+        ]
         for name in (*changed, *self.settings):
             option = name.replace("_", "-")
             raise InputError(f"--resume goes on with the training's own settings: leave out --{option}")

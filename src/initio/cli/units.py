@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from initio.errors import InputError
-from initio.records import Settings
+from initio.records import Settings, encode
 from initio.report.cells import printable
 
 AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
@@ -132,6 +133,20 @@ def pairs(option: str, text: str | None) -> dict[str, str]:
             raise InputError(f"{option} must look like cells=5,batch_norm=frozen, not {text!r}")
         found[name.replace("-", "_")] = value
     return found
+
+
+def print_json(value: object) -> None:
+    """A record, or plain values, for programs.
+
+    >>> print_json({"seed": 3, "value": float("inf")})
+    {
+      "seed": 3,
+      "value": {
+        "float": "inf"
+      }
+    }
+    """
+    print(json.dumps(encode(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def page_file(name: str) -> Path:

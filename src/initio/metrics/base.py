@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from initio.autodiff.layers import CHUNK_BYTES
+from initio.autodiff.layers import CHUNK_BYTES, PARTS
 from initio.autodiff.parts import Parts
 from initio.autodiff.passes import outputs
 from initio.autodiff.record import NoTangentError, PartGradients, Tape, record
@@ -25,7 +25,6 @@ Loss = Literal["cross_entropy", "mse"]
 SAME = {"float32": 1e-4, "float64": 1e-10}  # outputs that differ by roundings
 STEP, AGREE = 1e-5, 1e-2  # of a finite difference along θ, and how well a double backward must agree with it
 FLAT = 1e-3  # a variance below this part of ε
-PARTS = 8  # of the batch, whose gradients ZiCo compares; a smaller batch has one for each sample
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 

@@ -9,7 +9,7 @@ what is missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -275,7 +275,7 @@ def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def curves(outcomes: Sequence[Outcome]) -> Curves:
+def curves(outcomes: Sequence[Outcome], best: Mapping[str, float] | None = None) -> Curves:
     """The best so far of every search against what it cost, in the columns that all runs report."""
     runs: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -287,13 +287,18 @@ def curves(outcomes: Sequence[Outcome]) -> Curves:
     costs = [getattr(point, by) for o in outcomes for point in o.curve]
     grid = np.geomspace(max(min(costs), 1e-9), max(costs), CURVE_POINTS)
     panels = {column: {name: mean_curve(runs[name], column, grid, by=by) for name in runs} for column in columns}
-    return Curves(grid, cost, panels)
+    return Curves(grid, cost, panels, best or {})
 
 
 def mean_curve(runs: Sequence[Outcome], column: str, grid: np.ndarray, *, by: str = "seconds") -> np.ndarray:
-    """The best-so-far value of a column on a grid of costs, one row a run; NaN before a run's first training ends."""
+    """The best-so-far value of a column on a grid of costs, one row a run.
+
+    NaN before a run's first training ends, and after the last of all the runs has ended.
+    """
     rows = np.full((len(runs), len(grid)), np.nan)
     for row, run in zip(rows, runs, strict=True):
         for point in run.curve:
             row[grid >= getattr(point, by)] = point.report[column]
+    end = max(getattr(point, by) for run in runs for point in run.curve)
+    rows[:, grid > end * (1 + 1e-9)] = np.nan
     return rows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from initio.scores.table import ScoreTable
 
 MEASURED = ("trace", "kappa", "grad_norm", "snip")  # beside the members of the ranking
-LISTED = 20_000  # architectures of a space that are ranked as written, all of them
+LISTED = 20_000  # architectures of a space whose scores may come with Initio, all of them
 M = "trace"  # that the bounds are made of
 
 
@@ -154,7 +154,8 @@ def explain(
     if measured := table is None:
         asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, store)
         table = asked.measured(on_progress)
-        others = f"{pool} random architectures of {space.name}, measured now on {data or 'noise'}"
+        count = min(pool, space.count())
+        others = f"{count} random architectures of {space.name}, measured now on {data or 'noise'}"
     near = tuple(space.neighbours(arch)) if changes else ()
     near = tuple(one for one in near if one in table.rows)
     found = _Ranked(table, arch, near, apart=frozenset(near if measured else ()))
@@ -222,14 +223,11 @@ def _shipped(space: Space, arch: Architecture) -> tuple[ScoreTable | None, str]:
     from initio.scores.store import Store, shipped
 
     path = shipped().get(space.canonical(arch).space)
-    if path is None:
+    if path is None or space.count() > LISTED:  # of a large space a sample is shipped, of which this is hardly one
         return None, ""
-    listed: tuple[Architecture, ...] = (arch,)
-    if space.count() <= LISTED:
-        listed = tuple(space.architectures())
     with Store(path, read_only=True) as store:
-        table = read_table(store, space, pool=listed)
-    if arch not in table.rows or len(table) < 2:
+        table = read_table(store, space, pool=tuple(space.architectures()))
+    if arch not in table.rows or len(table) < space.count():
         return None, ""
     return table, f"all {len(table):,} architectures of {space.name}, by scores that come with Initio"
 

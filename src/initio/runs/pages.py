@@ -35,6 +35,7 @@ from initio.report.page import (
     Section,
     Value,
 )
+from initio.runs.evaluate import ModelEvaluation, load_evaluation
 from initio.runs.folder import RunFolder, RunPlan, option_words
 from initio.runs.models import ModelFolder, TrainedModel, TrainPlan, load_model
 from initio.scores.read import read_all, read_table
@@ -59,6 +60,7 @@ class Subject:
         plan: what the search was asked.
         clock: seconds of work after each of its steps.
         model: a trained network.
+        evaluation: what `initio evaluate` measured of it.
         scores: of a pool, one row for each architecture as written.
         published: a benchmark's numbers in the order of the scores, by name.
     """
@@ -70,6 +72,7 @@ class Subject:
     plan: RunPlan | None = None
     clock: Sequence[float] = ()
     model: TrainedModel | None = None
+    evaluation: ModelEvaluation | None = None
     scores: ScoreTable | None = None
     published: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -101,7 +104,8 @@ def read_folder(folder: str | Path) -> Subject:
     if ModelFolder(path).plan_path.is_file():
         model = load_model(path)
         space = model.plan.architecture.space
-        return Subject(path.resolve().name, space, _known(space), model=model)
+        tested = load_evaluation(path)
+        return Subject(path.resolve().name, space, _known(space), model=model, evaluation=tested)
     run = RunFolder.open(path)
     result = run.result()
     home = _known(result.space)
@@ -391,6 +395,15 @@ def _epochs(model: TrainedModel) -> DataTable:
     return DataTable("epochs.csv", columns, shown=5)
 
 
+def evaluation_section(subject: Subject) -> Section | None:
+    """How the trained network does on what nobody has learned from, class by class."""
+    if subject.evaluation is None:
+        return None
+    classes = subject.evaluation.judgement.classes
+    columns = {item.name: [getattr(seen, item.name) for seen in classes] for item in fields(classes[0])}
+    return Section("The test", [FactList(subject.evaluation.told()), DataTable("classes.csv", columns)])
+
+
 def settings_section(subject: Subject) -> Section | None:
     """All that is needed to do it again."""
     blocks: list[PageBlock] = []
@@ -436,6 +449,7 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     scores_section,
     cost_section,
     training_section,
+    evaluation_section,
     settings_section,
 )
 
@@ -448,7 +462,7 @@ def summary(subject: Subject) -> str:
     if subject.result is not None:
         return _search_summary(subject.result)
     if subject.model is not None:
-        return _training_summary(subject.model)
+        return _training_summary(subject.model, subject.evaluation)
     return _scores_summary(subject)
 
 
@@ -463,13 +477,15 @@ def _search_summary(result: SearchResult) -> str:
     return "".join(parts) + ". " + _sentence(result.why)
 
 
-def _training_summary(model: TrainedModel) -> str:
+def _training_summary(model: TrainedModel, tested: ModelEvaluation | None) -> str:
     plan, out = model.plan, model.outcome
     reached = out.flag or "no accuracy was measured"
     if out.accuracy is not None:
         reached = f"{out.accuracy:.2f} % of what was held out is right after epoch {out.epoch}"
     size = f"{out.parameters:,} parameters of {plan.architecture.space}"
     first = _sentence(f"{size}, trained on {plan.data} by {plan.recipe}: {reached}")
+    if tested is not None:
+        return f"{first} On {tested.tested}, {tested.accuracy:.2f} % are right."
     return f"{first} Left to test it on: {plan.tested}." if plan.tested else first
 
 

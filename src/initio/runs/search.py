@@ -144,6 +144,7 @@ def search(
             shape = (shape[0], *target.shape[1:])
         target = replace(target, prune=False, classes=problem.target.classes, shape=shape)
         problem = replace(problem, target=target)
+    problem = problem.fitted()
     if chosen.trains and budget is None:
         queries = QUERIES if queries is None else queries
         epochs = EPOCHS if epochs is None else epochs

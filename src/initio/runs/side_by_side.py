@@ -57,6 +57,8 @@ def _facts(subject: Subject) -> dict[str, str]:
         facts["validation accuracy"] = out.flag
         if out.accuracy is not None:
             facts["validation accuracy"] = f"{out.accuracy:.2f} % in epoch {out.epoch}"
+    if subject.evaluation is not None:
+        facts["test accuracy"] = f"{subject.evaluation.accuracy:.2f} % of {subject.evaluation.tested}"
     return facts | {"chosen": "; ".join(map(subject.notation, subject.chosen))}
 
 

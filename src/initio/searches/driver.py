@@ -14,7 +14,7 @@ from initio.records import Architecture, Cost
 from initio.searches.base import OnStep, Search
 from initio.searches.problem import Problem
 from initio.searches.result import Facts, SearchResult
-from initio.spaces import GraphSpace, NetworkSettings
+from initio.spaces import GraphSpace
 
 
 def drive(
@@ -52,16 +52,17 @@ def drive(
 
 
 def facts(problem: Problem, seed: int, chosen: Architecture) -> Facts:
-    """What people want to know beside the choice: the data, and the size of the published network."""
+    """What people want to know beside the choice: the data, and the size of the network that is wanted."""
     known: dict[str, Any] = {}
     if problem.data is None:
         return Facts()
     if isinstance(problem.space, GraphSpace) and problem.space.images:
         from initio.networks.cost import count
 
-        published = NetworkSettings(prune=False, classes=problem.data.classes)
-        cost = count(problem.space.network(chosen, published), published)
+        wanted = replace(problem.target, prune=False, classes=problem.data.classes)
+        cost = count(problem.space.network(chosen, wanted), wanted)
         known |= {"parameters": cost.parameters, "flops": cost.flops}
+        known |= {"channels": wanted.channels, "cells": wanted.cells}
     if str(problem.limits):
         known["limits"] = str(problem.limits)
     if problem.limits.max_latency is not None:

@@ -21,7 +21,7 @@ PASSES = 7
 
 @dataclass(frozen=True)
 class Limits:
-    """Upper limits on the network that will be trained: the space's published size, dead operations included.
+    """Upper limits on the network that will be built: of the published size or smaller, dead operations included.
 
     Parameters and FLOPs are counted. The latency, in seconds, is measured by a `Stopwatch`: it is noisy, belongs to one
     machine and costs seconds an architecture, so searches ask for it last and for few.
@@ -33,7 +33,7 @@ class Limits:
 
     @property
     def counted(self) -> bool:
-        """Whether there is a limit that needs no stopwatch."""
+        """Whether parameters or FLOPs are limited."""
         return self.max_params is not None or self.max_flops is not None
 
     def excess(self, cost: NetworkCost) -> float:

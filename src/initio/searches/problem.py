@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -30,6 +31,8 @@ Evaluate = Callable[[Query], Observation]
 CONNECTED_DRAWS = 20_000
 CHECKED = 50  # random architectures whose scoring network is described before a search begins
 LIMITED_DRAWS = 100  # random architectures that may break a limit before one is made smaller
+SIZED = 25  # random architectures that decide on the size of the wanted network
+LEAST_CELLS = 3  # with the two that reduce, in darts
 DRAWS = 1000  # attempts to find a neighbour inside a pool
 
 
@@ -167,6 +170,32 @@ class Problem:
                 f"the architecture of {self.space.name} with the fewest FLOPs that was found takes "
                 f"{milliseconds(self.latency(smallest))} a forward pass here, not {self.limits}: raise the limit"
             )
+
+    def fitted(self) -> Problem:
+        """The same with a smaller network wanted, where hardly any architecture keeps the counted limits in this one.
+
+        Width and number of cells shrink alike until the median of random architectures keeps them. A size that was
+        asked for stays as it is.
+        """
+        asked = self.target.channels is not None or self.target.cells is not None
+        if asked or not self.limits.counted or not isinstance(self.space, GraphSpace) or not self.space.images:
+            return self
+        rng = Random(f"size within limits of {self.space.name}")
+        drawn = [self._draw_sound(rng) for _ in range(SIZED)]
+        if self._median_excess(drawn) <= 1 or any(map(self.admits, drawn)):
+            return self
+        width, depth = self.space.size(self.target)
+        smaller = self
+        for share in np.arange(0.95, 0, -0.05):
+            cells = min(depth, max(LEAST_CELLS, round(depth * share)))
+            size = replace(self.target, channels=max(1, round(width * share)), cells=cells)
+            smaller = replace(self, target=size)
+            if smaller._median_excess(drawn) <= 1:
+                break
+        return smaller
+
+    def _median_excess(self, archs: Sequence[Architecture]) -> float:
+        return median(self.limits.excess(self._cost(arch)) for arch in archs)
 
     def draw_admitted(self, rng: Random) -> Architecture:
         """A random sound architecture within the counted limits; where few are, random ones are made smaller.

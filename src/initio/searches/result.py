@@ -25,8 +25,10 @@ class Facts:
     data: str | None = None
     classes: int | None = None
     fingerprint: str | None = None  # of the first batch
-    parameters: int | None = None  # of the published network
+    parameters: int | None = None  # of the network that is wanted
     flops: int | None = None
+    channels: int | None = None  # of the same, where it is not the published one
+    cells: int | None = None
     limits: str | None = None
     latency: float | None = None
 
@@ -71,12 +73,12 @@ class SearchResult:
         return self.chosen[0]
 
     def build(self, *, seed: int = 0, **network: Any) -> nn.Module:
-        """The chosen network as a plain PyTorch module, with as many classes as the searched data have.
+        """The chosen network as a plain PyTorch module, of the size that keeps the limits and with the data's classes.
 
         The keywords are those of `NetworkSettings`.
         """
-        if self.facts.classes is not None:
-            network = {"classes": self.facts.classes} | network
+        known = {name: getattr(self.facts, name) for name in ("classes", "channels", "cells")}
+        network = {name: value for name, value in known.items() if value is not None} | network
         return self._space.build(self.best, NetworkSettings(**network), seed=seed)
 
     def to_frame(self) -> DataFrame:
@@ -111,6 +113,8 @@ class SearchResult:
         told = {"chosen": self._space.format(self.best), "why": self.why}
         if facts.parameters is not None:
             told["size"] = f"{facts.parameters:,} parameters, {facts.flops:,} FLOPs, {facts.classes} classes"
+            if facts.channels is not None:
+                told["size"] += f"; {facts.channels} channels, {facts.cells} cells"
         if facts.limits is not None:
             told["limits"] = f"{facts.limits} asked for"
         if facts.latency is not None:

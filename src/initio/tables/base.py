@@ -88,6 +88,10 @@ class Report(ABC):
     def rank(self, arch: Architecture, epochs: int | None = None) -> int | None:
         """1 for the best by validation; equals share a rank. None when the best is not known."""
 
+    def best(self) -> dict[str, float]:
+        """The largest number of each column, of all that the space reaches; none where that is not known."""
+        return {}
+
     def index(self, arch: Architecture) -> int:
         """The benchmark's own number of the architecture."""
         raise InputError("this table does not number its architectures")

@@ -93,6 +93,11 @@ class TableReport(Report):
             raise InputError(f"the table has no row for {self.rows.space.format(arch)}")
         return row
 
+    def best(self) -> dict[str, float]:
+        """See `Report`."""
+        reached = {name: column[self._reached] for name, column in self.values.items()}
+        return {name: float(np.nanmax(column)) for name, column in reached.items() if np.isfinite(column).any()}
+
     def regret(self, arch: Architecture, epochs: int | None = None) -> float:
         """See `Report`."""
         value, known = self._standing(arch, epochs)

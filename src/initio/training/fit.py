@@ -114,7 +114,8 @@ class _Trainer:
             machine.world > 1
         )  # each process changes its share of a batch by random numbers of its own
         order = torch.from_numpy(generator(self.seed, ORDER, epoch).permutation(len(self.examples)))
-        groups = [group[machine.rank :: machine.world] for group in order.tensor_split(self.batches)]
+        whole = order.tensor_split(self.batches)
+        groups = [group[machine.rank :: machine.world] for group in whole]
         noise = generator(self.seed, AUGMENT, epoch, *own)
         layers = int(generator(self.seed, LAYERS, epoch, *own).integers(2**62))
         augment = augmentation(settings, self.examples.shape)
@@ -131,7 +132,7 @@ class _Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
             with _layers_draw_from(layers + batch, machine.device):
-                loss, outputs = self._update(x, y)
+                loss, outputs = self._update(x, y, len(y) * machine.world / len(whole[batch]))
             if not math.isfinite(sums.add(machine, loss, outputs, y)):
                 raise _DivergedError(f"the loss is not finite in epoch {epoch + 1}, update {batch + 1}")
             now = time.perf_counter()
@@ -155,7 +156,8 @@ class _Trainer:
         seconds = time.perf_counter() - self.start
         return TrainedEpoch(epoch + 1, trained, right, lr, seconds, waited / spent, loss_held_out, accuracy)
 
-    def _update(self, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
+    def _update(self, x: Tensor, y: Tensor, share: float) -> tuple[float, Tensor]:
+        """One update; gradients are averaged over processes, so each is weighted: `share` is 1 if all have as much."""
         settings, machine = self.settings, self.machine
         with machine.arithmetic():
             outputs, auxiliary = self._outputs(self.wrapped, x)
@@ -164,7 +166,7 @@ class _Trainer:
                 second = functional.cross_entropy(auxiliary, y, label_smoothing=settings.smoothing)
                 loss = loss + settings.auxiliary * second
         self.optimizer.zero_grad()
-        machine.backward(loss)
+        machine.backward(loss * share)
         if settings.clip is not None:
             machine.clip(self.wrapped, self.optimizer, settings.clip)
         self.optimizer.step()

@@ -37,7 +37,7 @@ from initio.records import Architecture
 from initio.searches.base import SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem, climb
 from initio.searches.traces import Traces, TraceSearch, TraceStep, log, penalised, read_nu, whole_trace
-from initio.spaces import SPACES, GraphSpace
+from initio.spaces import SPACES, GraphSpace, Space
 
 if TYPE_CHECKING:
     from torch import nn
@@ -128,7 +128,8 @@ class NasiFit(TraceSearch[Measured]):
         undecided = f"a change within one standard error is possible in {where}" if ties else "no ties"
         R = "T" if self.nu == "none" and self.counted == "all" else "R"
         value = fit.predict(problem, [chosen])[0]
-        return f"largest predicted {R}, {value:.3g}; the options predict {' and '.join(shares)}; {undecided}"
+        told = [f"largest predicted {R}, {value:.3g}", fit.runner_up(problem, chosen)]
+        return "; ".join([*filter(None, told), f"the options predict {' and '.join(shares)}", undecided])
 
     def run(self, problem: Problem, seed: int, done: Sequence[Measured]) -> SearchRun[Measured]:
         """Measures, fits, and takes the best predicted architecture within the limits."""
@@ -293,12 +294,26 @@ class TraceFit:
         errors: np.ndarray = (high - low) / 2
         return errors
 
+    def runner_up(self, problem: Problem, chosen: Architecture) -> str:
+        """The nearest other network one decision away: what it has instead, and how much less that is worth."""
+        near = self._near(problem, chosen)
+        if not near:
+            return ""
+        X = design(problem, [chosen, *near], shared=self.shared)
+        R = self.of(X)
+        place = int(np.argmax(R[1:]))
+        error = self.errors(X[[0, place + 1]])[0]
+        behind = f"{R[0] - R[place + 1]:.2g} behind with a standard error of {error:.2g}"
+        return f"the runner-up has {changes(problem.space, chosen, near[place])} and is {behind}"
+
+    def _near(self, problem: Problem, chosen: Architecture) -> list[Architecture]:
+        """Other networks one decision away that keep the counted limits."""
+        same, space = problem.space.canonical(chosen), problem.space
+        return [a for a in space.neighbours(chosen) if problem.admits(a) and space.canonical(a) != same]
+
     def ties(self, problem: Problem, chosen: Architecture) -> list[str]:
         """Decisions in which another option is predicted to lose less than the standard error of the difference."""
-        network = problem.space.canonical(chosen)
-        near = [
-            a for a in problem.space.neighbours(chosen) if problem.admits(a) and problem.space.canonical(a) != network
-        ]
+        near = self._near(problem, chosen)
         if not near:
             return []
         X = design(problem, [chosen, *near], shared=self.shared)
@@ -306,6 +321,20 @@ class TraceFit:
         close = R[0] - R[1:] < self.errors(X)
         changed = np.array([a.choices for a in near]) != np.array(chosen.choices)
         return [problem.space.decisions[place].name for place in np.flatnonzero(changed[close].any(axis=0))]
+
+
+def changes(space: Space, first: Architecture, second: Architecture) -> str:
+    """What the second has in place of the first, in words.
+
+    >>> from initio.spaces import NB201
+    >>> changes(NB201, NB201.architecture(3, 1, 0, 0, 2, 4), NB201.architecture(3, 1, 0, 0, 1, 4))
+    'skip_connect instead of nor_conv_1x1 at edge 1-3'
+    """
+    told = []
+    for decision, before, after in zip(space.decisions, first.choices, second.choices, strict=True):
+        if before != after:
+            told.append(f"{decision.options[after]} instead of {decision.options[before]} at {decision.name}")
+    return " and ".join(told)
 
 
 def design(problem: Problem, archs: Sequence[Architecture], *, shared: bool = False) -> np.ndarray:

@@ -1,0 +1,79 @@
+"""Average pooling: the map, its transposed, and the recorded function of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
+
+from initio.autodiff import fused
+from initio.autodiff.fused import Pair
+from initio.autodiff.switch import Memo
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What `F.avg_pool2d` takes the mean over."""
+
+    size: Pair
+    step: Pair
+    padding: Pair
+    ceil_mode: bool
+    with_padding: bool
+    divisor: int | None
+
+    def means(self, x: Tensor) -> Tensor:
+        """The pooled values."""
+        if self._simple and (lib := fused.usable(x)):
+            sides = (x.shape[2], x.shape[3])
+            return fused.pool(lib, x, sides, self.size, self.step, self.padding, with_padding=self.with_padding)
+        return torch.ops.aten.avg_pool2d(x, *self._arguments)  # type: ignore[no-any-return]
+
+    def transpose(self, delta: Tensor, x: Tensor) -> Tensor:
+        """The gradient of the values x from that of their means."""
+        if self._simple and (lib := fused.usable(delta, x)):
+            sides = (x.shape[2], x.shape[3])
+            return fused.pool(
+                lib, delta, sides, self.size, self.step, self.padding, with_padding=self.with_padding, back=True
+            )  # fmt: skip
+        return torch.ops.aten.avg_pool2d_backward(delta, x, *self._arguments)  # type: ignore[no-any-return]
+
+    @property
+    def _simple(self) -> bool:
+        return not self.ceil_mode and self.divisor is None
+
+    @property
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.size, self.step, self.padding, self.ceil_mode, self.with_padding, self.divisor
+
+
+class Pooled(Function):
+    """An average pooling, which a second pass need not compute again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, memo: Memo | None, windows: Windows) -> Tensor:
+        """The means."""
+        ctx.windows = windows
+        ctx.set_materialize_grads(False)  # a tangent that has no gradient must not get zeros: they would be δ
+        ctx.save_for_backward(x)
+        if memo is None:
+            return windows.means(x)
+        if not memo.values:
+            memo.values = (windows.means(x),)
+        return memo.values[0].detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, delta: Tensor | None) -> Any:
+        """The transposed map."""
+        if delta is None:
+            return None, None, None
+        return ctx.windows.transpose(delta, *ctx.saved_tensors), None, None
+
+
+def pooled(x: Tensor, windows: Windows, memo: Memo | None = None) -> Tensor:
+    """The means over windows of x."""
+    return Pooled.apply(x, memo, windows)  # type: ignore[no-any-return, no-untyped-call]
