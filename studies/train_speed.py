@@ -36,7 +36,7 @@ from initio.training.machine import laid_out
 MOST_TIME, MOST_MEMORY, MOST_WAITING = 1.03, 1.10, 0.05
 SIZE = {"channels": 8, "cells": 5}
 SAMPLES = 10_000
-PICTURES, SIDE, STORED = 1_600, 64, 96
+PICTURES, SIDE, STORED = 1_400, 64, 96
 
 
 def build() -> nn.Module:

@@ -109,6 +109,14 @@ def test_a_longer_search_begins_as_a_shorter_one() -> None:
     assert long[:4] == short
 
 
+def test_what_joins_a_growing_pool_is_not_drawn_by_chance() -> None:
+    few = POOL[:40]
+    scores = ScoreTable.of(few, {"trace": np.arange(40.0)})
+    steps = ask(Robust(), asking(NB201, Budget(queries=15), (), scores), evaluate, seed=0).steps
+    assert all(steps[number - 1].architecture in few for number in (2, 3, 7, 15))
+    assert any(step.architecture not in few for step in steps)
+
+
 def test_while_chance_leads_every_other_training_is_left_to_it() -> None:
     assert not in_doubt({0: 1.0, 1: 2.0}, {1})
     assert in_doubt({0: 1.0, 1: 2.0, 2: 1.5}, {1})

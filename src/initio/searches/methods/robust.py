@@ -80,7 +80,7 @@ class Robust(QuerySearch):
             if not values:
                 chosen = candidates[0]
             elif len(values) + 1 in BY_CHANCE or in_doubt(values, by_chance):
-                chosen = rng.choice(left)
+                chosen = rng.choice([k for k in left if k < pool.given] or left)
                 by_chance.add(chosen)
             else:
                 best = sorted(values, key=lambda k: -values[k])[:CENTRES]
@@ -118,7 +118,7 @@ class RankedPool:
             self.archs = list(filter(problem.within, problem.scores.architectures))
         else:
             self.archs = list(filter(problem.within, _drawn(problem.space, Random(f"robust pool {seed}"))))
-        self.grows = not problem.pool
+        self.grows, self.given = not problem.pool, len(self.archs)  # what joins later is near the best, no fair sample
         self.number = {arch: k for k, arch in enumerate(self.archs)}
         self.prior = _prior(problem.space, problem.scores, self.archs)
         self._classes: dict[int, int] = {}
