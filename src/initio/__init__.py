@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from initio.runs.pages import write_report as write_report
     from initio.runs.rank import rank as rank
     from initio.runs.search import search as search
+    from initio.runs.solution import SolveResult as SolveResult
+    from initio.runs.solve import solve as solve
     from initio.runs.train import train as train
     from initio.scores.model import score as score
     from initio.scores.table import ScoreTable as ScoreTable
@@ -81,6 +83,8 @@ _HOME = {  # public name -> module and name there
     "optimise": "initio.runs.optimise:optimise",
     "rank": "initio.runs.rank:rank",
     "search": "initio.runs.search:search",
+    "solve": "initio.runs.solve:solve",
+    "SolveResult": "initio.runs.solution:SolveResult",
     "train": "initio.runs.train:train",
     "evaluate": "initio.runs.evaluate:evaluate",
     "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",
