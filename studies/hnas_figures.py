@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from initio.analysis.hnas_bounds import bound
+from initio.records import Query
 from initio.runs.compare import BenchSetup, curves, run_all, summarise
 from initio.searches import Answer, Budget, QuerySearch
 from initio.searches.methods.evolution import RegularisedEvolution
@@ -139,7 +140,7 @@ def _evolution(setup: BenchSetup, search: Hnas, seed: int, queries: int) -> list
     scores = problem.known_scores("hnas")
     kept = Remembering(GaussianProcess(2, seed, search.start(problem)))
     steps = search.steps(problem, seed, kept)
-    query = next(steps)
+    query = next(asked for asked in steps if isinstance(asked, Query))
     for _ in range(queries):
         query = steps.send(Answer(benchmark.validation(query).value or 0.0))
     error = -np.array([benchmark.report(arch)["c10"] for arch in scores.architectures])

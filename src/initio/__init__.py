@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from initio.runs.optimise import optimise as optimise
     from initio.runs.pages import write_report as write_report
     from initio.runs.search import search as search
+    from initio.runs.solution import SolveResult as SolveResult
+    from initio.runs.solve import solve as solve
     from initio.runs.train import train as train
     from initio.scores.model import score as score
     from initio.scores.table import ScoreTable as ScoreTable
@@ -79,6 +81,8 @@ _HOME = {  # public name -> module and name there
     "landscape": "initio.runs.landscape:landscape",
     "optimise": "initio.runs.optimise:optimise",
     "search": "initio.runs.search:search",
+    "solve": "initio.runs.solve:solve",
+    "SolveResult": "initio.runs.solution:SolveResult",
     "train": "initio.runs.train:train",
     "evaluate": "initio.runs.evaluate:evaluate",
     "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",

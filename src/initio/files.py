@@ -21,6 +21,12 @@ HAS_LOCKS = fcntl is not None
 TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\..*)?")
 
 
+def cache_folder(name: str) -> Path:
+    """Where what can be made again is kept: in `$INITIO_CACHE`, or `initio` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "initio"
+    return Path(os.environ.get("INITIO_CACHE") or usual) / name
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary path that becomes `path` when the block ends, and disappears when it fails.

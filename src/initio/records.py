@@ -207,10 +207,15 @@ class Evaluation:
 
 @dataclass(frozen=True, order=True)
 class Query:
-    """What a search asks for: an architecture's training of so many epochs."""
+    """What a search asks for: an architecture's training of so many epochs.
+
+    A training that does not clear a hurdle (epoch, validation accuracy in percent) is given up there and has no value.
+    With hurdles, and be there none yet, each epoch is validated and the answer has its curve.
+    """
 
     architecture: Architecture
     epochs: int | None = None  # None: the full training of whoever answers
+    hurdles: tuple[tuple[int, float], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,7 @@ class Observation:
     value: float | None  # validation accuracy in percent; larger is better
     seconds: float = 0.0  # what the training took, or takes as published
     flag: str = ""  # why there is no value
+    curve: tuple[float, ...] | None = None  # validation accuracies of the epochs, where the query had hurdles
 
     def __post_init__(self) -> None:
         if self.value is None and not self.flag:

@@ -1,5 +1,7 @@
 """The verb: what it refuses, that it goes on, and what its result can do."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,14 @@ import pytest
 import initio
 from initio import InputError, Limits
 from initio.data import load
-from initio.records import from_json, to_json
-from initio.runs.search import make_search
-from initio.searches import SearchResult, Trained
+from initio.records import Observation, from_json, to_json
+from initio.runs.search import make_problem, make_search
+from initio.searches import Budget, SearchResult, Trained, drive
 from initio.searches.methods.nasi_fit import NasiFit
+from initio.searches.methods.random_search import RandomSearch
 
 TINY: dict[str, Any] = {"channels": 2, "cells": 1, "pixels": 8, "batch_size": 8}
+BIG = initio.NetworkSettings(16, 5, prune=False)
 QUICK: dict[str, Any] = {**TINY, "queries": 2, "epochs": 1}
 
 
@@ -66,9 +70,16 @@ def test_a_table_without_pandas_is_one_sentence(result: SearchResult, monkeypatc
         ({"method": "random", "data": "digits", "pool": 4}, "pool is not an option of random: it needs no scores"),
         ({"method": "random", "data": "digits", "labels": "random"}, "labels is not an option of random"),
         (
-            {"method": "random", "data": "digits", "limits": Limits(9)},
-            "max_params is not an option of random",
+            {"method": "random", "data": "digits", "space": "nb201", "limits": Limits(9)},
+            "no architecture of nb201 was found that has at most 9 parameters",
         ),
+        ({"method": "nasi-fit", "budget": 9.0}, "budget is not an option of nasi-fit: it trains nothing"),
+        (
+            {"method": "random", "data": "digits", "budget": -1},
+            "the budget must be a positive number of seconds, not -1",
+        ),
+        ({"method": "random", "data": "digits", "halving": 1}, "halving must be at least 2, not 1"),
+        ({"method": "random", "data": "digits", "workers": 0}, "workers must be at least 1, not 0"),
         ({"method": "random"}, "noise has nothing to learn"),
         ({"method": "hnas", "data": "digits", "pool": -1}, "the pool must not be negative, not -1"),
         (
@@ -143,3 +154,90 @@ def test_cells_of_nb1shot1_find_the_scores_of_their_networks() -> None:
     found = initio.search("nb1shot1-s1", "zero-cost", "digits", pool=4, **size)
     assert found.best.space == "nb1shot1-s1"
     assert found.cost.scorings > 0
+
+
+def test_trainings_are_shared_by_runs_unless_that_is_not_wanted(tmp_path: Path, capsys: Any) -> None:
+    from initio.cli import main
+    from initio.files import cache_folder
+
+    def search(folder: str, **more: Any) -> tuple[SearchResult, list[str]]:
+        updates: list[str] = []
+        found = initio.search(
+            "nb201", "random", "digits", folder=tmp_path / folder,
+            on_progress=lambda what: updates.append(type(what).__name__),
+            **QUICK, **more,
+        )  # fmt: skip
+        return found, [name for name in updates if name == "TrainingProgress"]
+
+    first, trained = search("a")
+    assert trained
+    assert len(list(cache_folder("trainings").glob("*.json"))) == 2
+    second, again = search("b")
+    assert not again
+    assert [step.value for step in first.steps] == [step.value for step in second.steps]
+    alone, once_more = search("c", cache=False)
+    assert once_more
+    assert len(list((tmp_path / "c" / "trainings").glob("*.json"))) == 2
+    assert [step.value for step in alone.steps] == [step.value for step in first.steps]
+    assert main(["cache", "info"]) == 0
+    assert "2 finished, 0 interrupted" in capsys.readouterr().out
+    assert main(["cache", "empty"]) == 0
+    assert "forgot 2 trainings" in capsys.readouterr().out
+    assert search("d")[1]
+
+
+def test_a_budget_of_time_is_kept_and_what_was_used_before_a_stop_counts(tmp_path: Path) -> None:
+    from initio.runs.folder import RunFolder
+
+    begin = time.perf_counter()
+    folder = tmp_path / "run"
+    asked: dict[str, Any] = {**TINY, "budget": 25.0, "folder": folder}
+    seen: list[object] = []
+
+    def stop(what: object) -> None:
+        seen.append(what)
+        if type(what).__name__ == "TrainingProgress" and len(seen) > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        initio.search("nb201", "hnas", "digits", on_progress=stop, **asked)
+    used = RunFolder(folder).seconds()
+    assert used > 0.3  # ticks are noted between two steps
+    sizes = RunFolder(folder).sizes()
+    result = initio.search("nb201", "hnas", "digits", resume=True, **asked)
+    assert time.perf_counter() - begin < 30
+    assert RunFolder(folder).sizes() == sizes
+    assert sizes is not None
+    assert result.steps
+    assert len(result.steps) <= sizes.queries
+    assert result.cost.seconds < 27.5
+
+
+def test_limits_hold_for_the_network_that_is_wanted() -> None:
+    space, size = initio.get_space("nb201"), initio.NetworkSettings(4, 1)
+    limit = 6_000
+    for method in ("random", "rea"):
+        result = initio.search(
+            "nb201", method, "digits", limits={"max_params": limit}, target=size, queries=3, epochs=1, **TINY
+        )
+        built = replace(size, prune=False, shape=(1, 8, 8))
+        assert all(space.cost(step.architecture, built).parameters <= limit for step in result.steps)
+
+
+def test_slow_networks_are_not_trained() -> None:
+    first = initio.search("nb201", "random", "digits", queries=3, epochs=1, **TINY)
+    slowest = max(first.steps, key=lambda step: initio.get_space("nb201").cost(step.architecture, BIG).flops)
+    from initio.searches.limits import Stopwatch
+
+    known = {step.architecture: 0.01 for step in first.steps} | {slowest.architecture: 1.0}
+    problem = replace(
+        make_problem("nb201", "digits", limits=Limits(max_latency=0.5)),
+        budget=Budget(2),
+        stopwatch=Stopwatch(known),
+        evaluate=lambda query: Observation(50.0, 1.0),
+        pool=tuple(step.architecture for step in first.steps),
+    )
+    steps = drive(RandomSearch(), problem, seed=0).steps
+    late = [step for step in steps if step.architecture == slowest.architecture]
+    assert all(step.flag == "not trained: takes 1e+03 ms a forward pass" for step in late)
+    assert sum(step.value is not None for step in steps) == 2  # it costs no query

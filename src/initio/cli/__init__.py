@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "explain": "say what an architecture is, where it stands, and what each of its decisions does",
     "export": "write an architecture or a trained network as Python code, ONNX, TorchScript, weights, notation or JSON",
     "search": "choose an architecture, without training or with a few short ones",
+    "solve": "make a trained, evaluated and exported network of your data, in the time that you have",
     "train": "train a found or given architecture on your data, and keep the network",
     "evaluate": "measure a trained network on data that nobody has learned from",
     "study": "look closer: variants of a cell, how fast they learn, the landscape around a trained one",
@@ -42,6 +43,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
     "store": "look into a store of scores, compare two, add or pack",
+    "cache": "say where trainings are kept between runs, or forget them",
     "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
 LONGEST = 600  # characters of a message; what a user's file says may be longer

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from initio.cli.units import columns, size
-from initio.files import HAS_LOCKS
+from initio.files import HAS_LOCKS, cache_folder
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ def environment() -> dict[str, str]:
         "locks": "one process works on a run" if HAS_LOCKS else "this system has none: let one process work on a run",
         "runs": f"{Path('runs').absolute()}, unless --out names another folder",
         "stores": f"{Path('scores.db').absolute()}, unless --store names another file",
+        "cache": str(cache_folder("trainings")),
         "data": os.environ.get("INITIO_DATA") or "INITIO_DATA is not set; it may name a folder of tables and data",
     }
 

@@ -186,6 +186,26 @@ class SearchReporter(Reporter):
         return super().state(task, done, total, text)
 
 
+class SolveReporter(SearchReporter):
+    """The reporter of all stages of `initio solve`."""
+
+    def hear(self, what: Any) -> None:
+        """What `initio.solve` tells its `on_event`."""
+        from initio.runs.search import SearchStarted
+        from initio.searches import SearchStep
+        from initio.training import TrainedEpoch
+
+        if isinstance(what, SearchStep):
+            self.step(what)
+        elif isinstance(what, SearchStarted):
+            self.started, self.steps = what, list(what.done)
+        elif isinstance(what, TrainedEpoch):
+            if what.validation is not None:
+                self.show("epoch", what.epoch, None, f"validation {what.validation:.2f} %")
+        else:
+            self.progress(what)
+
+
 def watch(search: Callable[..., SearchResult], folder: Path, *, json: bool = False) -> None:
     """Runs a search into a folder with progress on stderr, then draws the cell and says where the run is."""
     import torch

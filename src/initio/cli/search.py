@@ -43,6 +43,12 @@ class SearchCommand:
         queries: how many networks a method that trains may train; 10.
         epochs: length of each training; 3.
         pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
+        budget: time that a method that trains may take in all, as in 10m, 90s or 1h: pool, queries and epochs that are
+            not given are as many as the measured speed allows.
+        halving: give up a training that is not among the best in so many after 1, and again after so many times as
+            many epochs, as in 3; by default every training goes to its end.
+        workers: processes that train at once, where a method asks for several trainings whatever they come to; 1.
+        cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
         json: print the result as JSON instead of a drawing.
@@ -65,6 +71,10 @@ class SearchCommand:
     queries: int | None = None
     epochs: int | None = None
     pool: int | None = None
+    budget: str | None = None
+    halving: int | None = None
+    workers: int | None = None
+    cache: bool = True
     out: str | None = None
     resume: str | None = None
     json: bool = False
@@ -101,6 +111,7 @@ class SearchCommand:
         }
         unasked = ("depth", "out", "resume", "json", "settings", *limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
+        asked |= {"budget": seconds("--budget", self.budget), "cache": {True: None}.get(self.cache, False)}
         if self.depth is not None:
             asked["space"] = f"mlp-{self.depth}"
         return asked | {"limits": limits} | dict(self.settings)

@@ -12,7 +12,7 @@ from initio.records import Settings, encode
 from initio.report.cells import printable
 
 AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0}
+PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0, "m": 1 / 60, "min": 1 / 60, "h": 1 / 3600}
 
 
 def amount(option: str, text: str | None) -> int | None:
@@ -30,16 +30,16 @@ def amount(option: str, text: str | None) -> int | None:
 
 
 def seconds(option: str, text: str | None) -> float | None:
-    """`20ms`, `0.5s` or `300us`.
+    """`20ms`, `0.5s`, `10m` or `1h`.
 
-    >>> seconds("--max-latency", "20ms")
-    0.02
+    >>> seconds("--max-latency", "20ms"), seconds("--budget", "10m")
+    (0.02, 600.0)
     """
     if text is None:
         return None
     number, unit = _split(text)
     if unit not in PER_SECOND or not number:
-        raise InputError(f"{option}: expected a time such as 20ms or 0.5s, got {text!r}")
+        raise InputError(f"{option}: expected a time such as 20ms, 0.5s or 10m, got {text!r}")
     return number / PER_SECOND[unit]
 
 

@@ -7,7 +7,9 @@
 | `latency.jsonl` | times that a latency limit asked for; a resumed run uses them again                |
 | `clock.jsonl`  | seconds of work after each step, those before an interruption included              |
 | `scores.db`    | scores of the pool, for a search that needs them                                    |
-| `trainings/`   | finished and interrupted trainings, for a search that trains                        |
+| `ticks.jsonl`  | the same between steps, for a run with a budget of time                              |
+| `sizes.json`   | pool, trainings and epochs that fit into the run's time, if it has a budget of time  |
+| `trainings/`   | finished and interrupted trainings of a search that trains, where there is no cache |
 | `result.json`  | the `SearchResult`, written last                                                    |
 | `cell.svg/png` | the chosen architecture                                                             |
 | `architecture.txt` | the same in its space's own notation                                            |
@@ -28,6 +30,7 @@ from typing import Any, ClassVar, TypeVar
 from initio.errors import InputError
 from initio.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
+from initio.runs.budget import TrainingSizes
 from initio.runs.models import ModelFolder
 from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
@@ -58,6 +61,11 @@ class RunPlan:
     channels: int | None = None
     cells: int | None = None
     pixels: int | None = None
+    target: NetworkSettings | None = None
+    budget: float | None = None
+    halving: int | None = None
+    workers: int | None = field(default=None, compare=False)
+    cache: bool | None = field(default=None, compare=False)
     fingerprint: str = ""  # of the first batch
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -104,6 +112,8 @@ class RunFolder:
         self.steps_path = folder / "steps.jsonl"
         self.latency_path = folder / "latency.jsonl"
         self.clock_path = folder / "clock.jsonl"
+        self.ticks_path = folder / "ticks.jsonl"
+        self.sizes_path = folder / "sizes.json"
         self.result_path = folder / "result.json"
 
     @classmethod
@@ -153,13 +163,28 @@ class RunFolder:
         _add(self.steps_path, encode_step(step))
         _add(self.clock_path, encode(Clock(seconds)))
 
+    def tick(self, seconds: float) -> None:
+        """Notes the seconds of all work so far, between two steps."""
+        _add(self.ticks_path, encode(Clock(seconds)))
+
+    def sizes(self) -> TrainingSizes | None:
+        """What was decided to fit into the run's time, if that was decided."""
+        if not self.sizes_path.is_file():
+            return None
+        return from_json(TrainingSizes, read_text(self.sizes_path), where=str(self.sizes_path))
+
+    def write_sizes(self, sizes: TrainingSizes) -> None:
+        """Keeps what was decided: a run that goes on keeps to it."""
+        write_text(self.sizes_path, to_json(sizes, indent=2) + "\n")
+
     def clock(self) -> list[float]:
         """Seconds of all work up to each step."""
         return [clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))]
 
     def seconds(self) -> float:
-        """Of all work up to the last step; 0 for a run that has none yet."""
-        return max(self.clock(), default=0.0)
+        """Of all work up to the last step, or the last note of a run that has a budget of time; 0 if there is none."""
+        ticks = [clock.seconds for clock in _read_lines(self.ticks_path, partial(decode, Clock))]
+        return max([*self.clock(), *ticks], default=0.0)
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from itertools import takewhile
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from initio.data import Data
 from initio.data.sources import has_size, load_parts, located
-from initio.errors import InputError, did_you_mean
-from initio.records import decode
+from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
+from initio.files import cache_folder
+from initio.records import Architecture, decode
+from initio.runs.budget import SCORING, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
 from initio.searches.traces import TraceSearch
-from initio.spaces import NetworkSettings, Space, get_space
+from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+
+if TYPE_CHECKING:
+    from initio.scores.pool import ScoringProgress
+    from initio.training import Training
 
 QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
+LEAST_POOL = 3  # architectures that are scored in any case
+TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
+ENDING = 0.03  # share of a budget of time that is left for the pictures
+TRAININGS = "trainings"  # the folder of the user's cache, and of a run
+DRAWS = 20_000  # attempts to fill a pool within limits
 METRICS = (  # of the pool
     "grad_norm", "snip", "grasp", "fisher", "trace", "kappa", "lambda_min", "lambda_relative", "knas", "synflow",
     "naswot", "jacob_cov", "params", "flops",
@@ -51,8 +66,13 @@ def search(
     queries: int | None = None,
     epochs: int | None = None,
     pool: int | None = None,
+    budget: float | None = None,
+    halving: int | None = None,
+    workers: int | None = None,
+    cache: bool | None = None,
     restarts: int = 1,
     limits: Limits | Mapping[str, Any] | None = None,
+    target: NetworkSettings | None = None,
     channels: int | None = None,
     cells: int | None = None,
     pixels: int | None = None,
@@ -75,8 +95,16 @@ def search(
         epochs: length of each training; 3.
         pool: how many random architectures are scored before the first training, for a search that needs it; 200, or
             all of a smaller space.
+        budget: seconds that a search that trains may take, all in all; pool, queries and epochs that are not given are
+            as many as the measured speed allows, and the data are cut if that is too few.
+        halving: give up trainings that, after 1, η, η², ... epochs, are not among the best in η so far; None trains
+            all to their end.
+        workers: processes that train at once what a method asks for in any case; 1.
+        cache: keep trainings in the user's cache for other runs (`initio cache`), or else in this run's folder alone.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
-        limits: on the published network: `Limits(max_params=4_000_000)`, or a mapping with its fields.
+        limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
+        target: the size of that network, which is also the one that a search trains; by default the limits are about
+            the published one, and small ones are trained.
         channels: width of the network that scores; by default the space's own for this purpose.
         cells: its number of cells.
         pixels: its images' side.
@@ -90,15 +118,19 @@ def search(
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """
+    began = time.perf_counter()
     home = get_space(space) if isinstance(space, str) else space
     chosen = make_search(method, home, settings, restarts)
     if not isinstance(limits, Limits):
-        limits = _make_limits(limits or {})
+        limits = make_limits(limits or {})
     relabelled = None if labels == "true" else labels
-    _refuse_useless(chosen, queries=queries, epochs=epochs, pool=pool, labels=relabelled, **vars(limits))
+    asked = {"queries": queries, "epochs": epochs, "pool": pool, "budget": budget, "halving": halving}
+    _refuse_useless(chosen, **asked, workers=workers, cache=cache, labels=relabelled, **vars(limits))
+    _check_numbers(budget=budget, halving=halving, workers=workers)
     if chosen.needs_scores:
         most = home.count()
-        pool = min(POOL, most) if pool is None else pool
+        usual = POOL if budget is None else pool_within(budget)
+        pool = min(usual, most) if pool is None else pool
         if pool < 0:
             raise InputError(f"the pool must not be negative, not {pool}")
         if pool > most:
@@ -106,12 +138,16 @@ def search(
     problem = make_problem(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
     )
-    if not chosen.trains:
-        problem = problem.fitted()
-    if chosen.trains:
+    if target is not None:
+        shape = problem.known_data.shape
+        if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
+            shape = (shape[0], *target.shape[1:])
+        target = replace(target, prune=False, classes=problem.target.classes, shape=shape)
+        problem = replace(problem, target=target)
+    problem = problem.fitted()
+    if chosen.trains and budget is None:
         queries = QUERIES if queries is None else queries
         epochs = EPOCHS if epochs is None else epochs
-        problem = replace(problem, budget=Budget(queries=queries))
     name, side = problem.known_data.name, None
     if isinstance(data, str):
         name, side = located(data), _side(data, pixels, home.sizes.scoring.pixels)
@@ -119,9 +155,11 @@ def search(
     own = chosen.search if isinstance(chosen, Restarts) else chosen
     plan = RunPlan(
         home.name, _label(method), name, seed, labels, batch_size, restarts, limits, own.settings(), queries,
-        epochs, pool, network.channels, network.cells, side, fingerprint, versions(),
+        epochs, pool, network.channels, network.cells, side, target, budget, halving, workers, cache, fingerprint,
+        versions(),
     )  # fmt: skip
-    return _Work(chosen, problem, plan, on_step, on_progress).run(None if folder is None else Path(folder), resume)
+    work = _Work(chosen, problem, plan, on_step, on_progress, began)
+    return work.run(None if folder is None else Path(folder), resume)
 
 
 def resume_run(
@@ -137,13 +175,14 @@ def resume_run(
 
 @dataclass(frozen=True)
 class _Work:
-    """A search that was checked, and what hears of it."""
+    """A search that was checked, what hears of it, and when it began."""
 
     search: Search[Any]
     problem: Problem
     plan: RunPlan
     on_step: OnStep | None
     on_progress: OnProgress | None
+    began: float
 
     def run(self, folder: Path | None, resume: bool) -> SearchResult:
         """Bad input is refused before anything is written."""
@@ -152,7 +191,7 @@ class _Work:
                 raise InputError("to resume a search, say in which folder its run is")
             self._check()
             with TemporaryDirectory() as temporary:
-                return self._drive(Path(temporary), (), self.on_step)
+                return self._drive(RunFolder(Path(temporary)), (), self.on_step)
         run = RunFolder(folder)
         if not (resume and run.plan_path.is_file()):
             self._check()
@@ -164,13 +203,16 @@ class _Work:
 
     def _check(self) -> None:
         self.search.check(self.problem)
-        self._evaluator(None)  # noise and what else cannot be trained
-        if not self.search.trains:
+        if self.search.trains:
+            self._training(TrainingSizes(None, 1, self.plan.epochs or 1), None, Deadline())  # as noise cannot be
+            if self.problem.limits.counted:
+                self.problem.draw(Random("limits"))
+        else:
             self.problem.check()
 
     def _into(self, run: RunFolder) -> SearchResult:
         with run.locked():
-            start = time.perf_counter() - run.seconds()
+            start = self.began - run.seconds()
             watch = self.problem.stopwatch
             for arch in watch.known.keys() - run.latencies().keys():  # timed while limits were checked
                 run.add_latency(arch, watch.known[arch])
@@ -183,53 +225,136 @@ class _Work:
                 if self.on_step:
                     self.on_step(step)
 
-            result = self._drive(run.folder, tuple(done), hear)
+            result = self._drive(run, tuple(done), hear)
             result = replace(result, cost=replace(result.cost, seconds=time.perf_counter() - start))
             run.finish(result, self.problem.space)
         return result
 
-    def _drive(self, folder: Path, done: tuple[SearchStep, ...], on_step: OnStep | None) -> SearchResult:
+    def _drive(self, run: RunFolder, done: tuple[SearchStep, ...], on_step: OnStep | None) -> SearchResult:
         """Scores the pool if that is needed, then searches; what costs time is kept in the folder as it is made."""
-        problem = replace(self.problem, folder=folder, evaluate=self._evaluator(folder / "trainings"))
+        if self.plan.budget is not None:
+            self = replace(self, on_progress=Ticking(run.tick, self.began - run.seconds(), self.on_progress))
+        used = run.seconds() + time.perf_counter() - self.began
+        ending = ENDING * (self.plan.budget or 0.0)
+        deadline = Deadline.after(self.plan.budget, used).sooner(ending)
+        problem = replace(self.problem, folder=run.folder)
         self._tell(SearchStarted(self.search, problem, done))
+        known = run.sizes()
         if self.plan.pool:
-            scores = self._scores(folder)
+            scores = self._scores(run, known, deadline.share(SCORING))
             problem = replace(problem, scores=scores, pool=scores.architectures)
-        result = drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step)
+        if not self.search.trains:
+            return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
+        sizes = known or self._sizes(problem, deadline)
+        if self.plan.budget is not None:
+            run.write_sizes(sizes)
+            self._tell(str(sizes))
+        from initio.training.crew import TrainingCrew
+
+        crew = TrainingCrew(self._training(sizes, self._trainings(run), deadline), self.plan.workers or 1)
+        problem = replace(problem, budget=Budget(sizes.queries), halving=self.plan.halving, evaluate=crew)
+        try:
+            return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
+        finally:
+            crew.close()
+
+    def _named(self, result: SearchResult) -> SearchResult:
         return replace(result, method=self.plan.method)
 
     def _tell(self, what: object) -> None:
         if self.on_progress:
             self.on_progress(what)
 
-    def _evaluator(self, folder: Path | None) -> Any:
-        """Who trains; None for a search that does not."""
-        if self.plan.epochs is None:
-            return None
+    # --- trainings ----------------------------------------------------------------------------------------------------
+
+    def _sizes(self, problem: Problem, deadline: Deadline) -> TrainingSizes:
+        """What was asked for, or what fits into the time."""
+        plan, pool = self.plan, None
+        if problem.scores is not None:
+            pool = len(problem.scores)
+        if plan.budget is None:
+            return TrainingSizes(pool, plan.queries or QUERIES, plan.epochs or EPOCHS)
+        from initio.training.pace import pace
+
+        training = self._training(TrainingSizes(pool, 1, 1), None, deadline)
+        rng = Random(f"pace {plan.seed}")
+        drawn = [problem.draw(rng) for _ in range(TYPICAL)]
+        typical = sorted(drawn, key=lambda arch: problem.space.cost(arch, training.network).flops)[TYPICAL // 2]
+        epoch = pace(training.build(typical), training.examples, training.settings)
+        n, classes = len(training.examples), training.network.classes
+        return sizes_within(deadline.left, epoch, n, classes, pool=pool, queries=plan.queries, epochs=plan.epochs)
+
+    def _trainings(self, run: RunFolder) -> Path:
+        """Where trainings are kept; what a builder of one's own makes may change between runs, so it is not shared."""
+        own, shared = run.folder / TRAININGS, cache_folder(TRAININGS)
+        if self.plan.cache is False or not isinstance(self.problem.space, GraphSpace):
+            return own
+        try:
+            shared.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._tell(
+                f"trainings are kept in the run, since {str(shared)!r} cannot be used: {error.strerror or error}"
+            )
+            return own
+        return shared
+
+    def _training(self, sizes: TrainingSizes, folder: Path | None, deadline: Deadline) -> Training:
+        """Who trains."""
         from initio.training import Training, TrainingSettings
 
         return Training(
             self.problem.space,
             self.problem.known_data,
-            settings=TrainingSettings(epochs=self.plan.epochs),
-            seed=self.plan.seed,
-            folder=folder,
+            self.plan.target or NetworkSettings(),
+            TrainingSettings(epochs=sizes.epochs, samples=sizes.samples),
+            self.plan.seed,
+            folder,
+            deadline,
             on_progress=self._tell,
             on_note=self._tell,
         )
 
-    def _scores(self, folder: Path) -> ScoreTable:
-        """Of a random pool, at initialisation."""
+    # --- scores -------------------------------------------------------------------------------------------------------
+
+    def _scores(self, run: RunFolder, known: TrainingSizes | None, deadline: Deadline) -> ScoreTable:
+        """Of a random pool, at initialisation: as many as the time allows, and again those of a run that goes on."""
         from initio.metrics import Options
-        from initio.scores.pool import ScoringJob, pool_table, sample, score_pool
+        from initio.scores.pool import ScoringJob, missing, pool_table, score_pool
         from initio.scores.store import Store
 
         space, seed = self.problem.space, self.plan.seed
-        connected = [arch for arch in sample(space, self.plan.pool or 0, seed) if space.connected(arch)]
+        pool = self._pool()
+        if known is not None:
+            pool, deadline = pool[: known.pool], Deadline()
         job = ScoringJob(space, self.problem.batch(seed), METRICS, self.problem.network, Options(), seed)
-        with Store(folder / "scores.db") as store:
-            score_pool(job, connected, store, on_progress=self._tell)
-            return pool_table(job, connected, store)
+
+        def hear(progress: ScoringProgress) -> None:
+            self._tell(progress)
+            if progress.phase == "scoring" and progress.done >= LEAST_POOL:
+                deadline.keep()
+
+        with Store(run.folder / "scores.db") as store:
+            with suppress(OutOfTimeError):
+                score_pool(job, pool, store, on_progress=hear)
+            if deadline.passed:
+                pool = list(takewhile(lambda arch: not missing(job, [arch], store)[0], pool))
+            return pool_table(job, pool, store)
+
+    def _pool(self) -> list[Architecture]:
+        """Random connected architectures that keep the counted limits."""
+        from initio.scores.pool import sample
+
+        space, problem, count = self.problem.space, self.problem, self.plan.pool or 0
+        drawn = [arch for arch in sample(space, count, self.plan.seed) if space.connected(arch)]
+        if not problem.limits.counted:
+            return drawn
+        rng = Random(f"pool within limits {self.plan.seed}")
+        kept = dict.fromkeys(arch for arch in drawn if problem.within(arch))
+        for _ in range(DRAWS * (len(kept) < count)):
+            if len(kept) == count:
+                break
+            kept[problem.draw(rng)] = None
+        return [arch for arch in kept if space.connected(arch)]
 
 
 def make_problem(
@@ -292,7 +417,7 @@ def _checked(kind: type[Search[Any]], settings: Mapping[str, Any]) -> dict[str, 
     return dict(settings)
 
 
-def _make_limits(given: Mapping[str, Any]) -> Limits:
+def make_limits(given: Mapping[str, Any]) -> Limits:
     """Limits from a mapping."""
     known = [item.name for item in fields(Limits)]
     for name in given:
@@ -307,7 +432,9 @@ def _refuse_useless(search: Search[Any], **given: object) -> None:
     if search.trains:
         useless["labels"] = "it trains on the data's own"
     else:
-        useless |= dict.fromkeys(("queries", "epochs", "pool"), "it trains nothing")
+        useless |= dict.fromkeys(
+            ("queries", "epochs", "pool", "budget", "halving", "workers", "cache"), "it trains nothing"
+        )
     if search.trains and not search.needs_scores:
         useless["pool"] = "it needs no scores"
     if not search.limited:
@@ -315,6 +442,15 @@ def _refuse_useless(search: Search[Any], **given: object) -> None:
     for name, why in useless.items():
         if given[name] is not None:
             raise InputError(f"{name} is not an option of {search.name}: {why}")
+
+
+def _check_numbers(*, budget: float | None, halving: int | None, workers: int | None) -> None:
+    if budget is not None and not (math.isfinite(budget) and budget > 0):
+        raise InputError(f"the budget must be a positive number of seconds, not {budget}")
+    if halving is not None and halving < 2:
+        raise InputError(f"halving must be at least 2, not {halving}")
+    if workers is not None and workers < 1:
+        raise InputError(f"workers must be at least 1, not {workers}")
 
 
 def _label(method: Search[Any] | str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from itertools import chain, count
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from initio.data import Dataset, Noise
 from initio.data.sources import load_parts, located
-from initio.errors import InputError
+from initio.errors import Deadline, InputError
 from initio.files import write_text
 from initio.records import Architecture, decode, encode, to_json
 from initio.runs.folder import RunFolder, find_architecture
@@ -47,6 +47,7 @@ def train(
     resume: bool = False,
     skip_bad: bool = False,
     tensorboard: bool = True,
+    deadline: Deadline | None = None,
     on_event: OnEvent | None = None,
     **settings: Any,
 ) -> TrainedModel:
@@ -64,6 +65,7 @@ def train(
         resume: go on with the same training if the folder holds one.
         skip_bad: leave out pictures of a folder that cannot be read; each is read once to find out.
         tensorboard: write curves for TensorBoard, if it is installed.
+        deadline: begin no epoch that would not end before it.
         on_event: hears of each update, of each epoch, and sentences.
         settings: fields of the recipe.
 
@@ -116,10 +118,16 @@ def train(
         _same(kept.plan(), plan)
     else:
         kept = ModelFolder.start(path, plan)
-    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
 
 
-def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tensorboard: bool = True) -> TrainedModel:
+def resume_training(
+    folder: str | Path,
+    *,
+    on_event: OnEvent | None = None,
+    tensorboard: bool = True,
+    deadline: Deadline | None = None,
+) -> TrainedModel:
     """Goes on with an interrupted training, with the arguments it was started with; a finished one is read."""
     from initio.training.machine import MachineSettings
 
@@ -128,7 +136,7 @@ def resume_training(folder: str | Path, *, on_event: OnEvent | None = None, tens
     learned, _ = _data(plan.data, plan.skip_bad)
     machine = decode(MachineSettings, plan.machine)
     home = get_space(plan.architecture.space)
-    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event).run()
+    return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,7 @@ class _TrainWork:
     machine: MachineSettings
     tensorboard: bool
     on_event: OnEvent | None
+    deadline: Deadline | None = None
 
     def run(self) -> TrainedModel:
         from initio.training.machine import run_on
@@ -177,10 +186,17 @@ class _TrainWork:
             on_progress=self._tell,
             on_epoch=(_deaf, keeper.hear)[first],
             on_note=(None, self._tell)[first],
+            enough=self._in_time,
         )
         if first:
             used = self.home.build(plan.architecture, plan.used)
             keeper.finish(seen, sum(p.numel() for p in used.parameters()))
+
+    def _in_time(self, history: Sequence[TrainedEpoch]) -> str:
+        """Why there is no time for another epoch, if there is none."""
+        if self.deadline is None or self.deadline.left > history[-1].seconds / len(history):
+            return ""
+        return "there was no time for another epoch"
 
     def _tell(self, what: object) -> None:
         if self.on_event is not None:

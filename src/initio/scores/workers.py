@@ -80,7 +80,7 @@ def _parallel(
         return_as="generator_unordered",
         batch_size=1,
         max_nbytes=None,  # no temporary files, which a kill would leave behind
-        initializer=_end_with,
+        initializer=end_with,
         initargs=(os.getpid(),),
     )
     answers: Generator[tuple[int, Answer], None, None] = parallel(feed())
@@ -91,7 +91,7 @@ def _numbered(work: Callable[[Task], Answer], number: int, task: Task) -> tuple[
     return number, work(task)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """A worker must not outlive the process that started it, even if that one is killed."""
 
     def watch() -> None:

@@ -75,6 +75,8 @@ class Problem:
         pool: the architectures that may be trained, in a fixed order; empty if all of the space may.
         scores: metrics of the pool, or of a part of it.
         epochs: lengths of training that may be asked for, shortest first; empty if there is only one.
+        halving: η of successive halving: of the trainings that came as far, only the best in η go on after 1, η, η²,
+            ... epochs; None trains all to their end.
         evaluate: who trains.
         folder: of the run, for what a search keeps beside its steps; None keeps nothing.
     """
@@ -91,6 +93,7 @@ class Problem:
     pool: Sequence[Architecture] = field(default=(), repr=False)
     scores: ScoreTable | None = field(default=None, repr=False)
     epochs: tuple[int, ...] = ()
+    halving: int | None = None
     evaluate: Evaluate | None = field(default=None, repr=False)
     folder: Path | None = None
 
@@ -131,7 +134,11 @@ class Problem:
 
     def admits(self, arch: Architecture) -> bool:
         """Sound and within the counted limits; nothing is timed."""
-        return self.sound(arch) and (not self.limits.counted or self._size(arch)[0] <= 1)
+        return self.sound(arch) and self.within(arch)
+
+    def within(self, arch: Architecture) -> bool:
+        """Whether it keeps the counted limits."""
+        return not self.limits.counted or self._size(arch)[0] <= 1
 
     def accepts(self, arch: Architecture) -> bool:
         """Sound and within all limits; the latency, which has to be measured, is asked for last."""
@@ -235,9 +242,7 @@ class Problem:
         return max(1.0, self.limits.excess(cost)), cost.flops
 
     def _cost(self, arch: Architecture) -> NetworkCost:
-        from initio.networks.cost import count
-
-        return count(self.graphs.network(arch, self.target), self.target)
+        return self.space.cost(arch, self.target)
 
     # --- trainings, and the pool ----------------------------------------------------------------------------------
 
@@ -252,12 +257,30 @@ class Problem:
         return frozenset(self.pool)
 
     def allows(self, arch: Architecture) -> bool:
-        """Whether the architecture may be trained."""
-        return arch in self.members if self.pool else self.space.contains(arch)
+        """Whether the architecture may be trained; a pool holds none that breaks a counted limit."""
+        if self.pool:
+            return arch in self.members
+        return self.space.contains(arch) and self.within(arch)
+
+    def limited(self) -> Problem:
+        """The same with a pool that keeps the counted limits."""
+        if not (self.pool and self.limits.counted):
+            return self
+        pool = tuple(filter(self.within, self.pool))
+        if not pool:
+            raise InputError(
+                f"none of the {len(self.pool)} architectures of the pool has {self.limits}: raise the limit"
+            )
+        return replace(self, pool=pool)
 
     def draw(self, rng: Random) -> Architecture:
         """A random architecture that may be trained."""
-        return rng.choice(self.pool) if self.pool else self.space.sample(rng)
+        if self.pool:
+            return rng.choice(self.pool)
+        for _ in range(LIMITED_DRAWS):
+            if self.within(arch := self.space.sample(rng)):
+                return arch
+        return self.draw_admitted(rng)
 
     def member(self, arch: Architecture) -> Architecture | None:
         """What may be trained in its place: itself, or its representative in a pool of distinct cells (nb101)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -12,17 +13,17 @@ from pathlib import Path
 from torch import nn
 
 from initio.data import Data, Noise
-from initio.errors import InputError
+from initio.errors import Deadline, InputError
 from initio.files import write_text
 from initio.records import Architecture, Observation, Query
 from initio.scores.measure import home_of, subject
-from initio.spaces import NetworkSettings, Space
+from initio.spaces import GraphSpace, NetworkSettings, Space
 from initio.training.examples import Examples, examples_of
-from initio.training.fit import OnNote, OnProgress, fit
+from initio.training.fit import Enough, OnNote, OnProgress, TrainedEpoch, TrainingProgress, fit
 from initio.training.machine import laid_out
 from initio.training.settings import TrainingSettings
 
-FORMAT = 3  # of the files; a change of what a training computes changes it too
+FORMAT = 4  # of the files; a change of what a training computes changes it too
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,8 @@ class Training:
     """A function from a query to an observation: trains the architecture and measures its validation accuracy.
 
     The value depends on (space, data, network, settings, seed, query) alone, whatever was trained before. With a
-    folder, a training that was interrupted goes on from its last epoch, and one that was finished is never repeated.
+    folder, which several searches may share, a training that was interrupted or given up goes on from its last epoch,
+    and one that was finished is never repeated.
     Architectures with the same representative (`Space.canonical`) are one network, hence one training.
 
     Args:
@@ -40,6 +42,7 @@ class Training:
         settings: how to train.
         seed: of the split, the weights, the order of samples and augmentation.
         folder: where checkpoints and answers live; None keeps nothing.
+        deadline: when to stop in the middle of a training, by an `OutOfTimeError`.
         on_progress: hears of each update.
         on_note: hears a sentence when a checkpoint is not usable and when a training diverges.
     """
@@ -50,6 +53,7 @@ class Training:
     settings: TrainingSettings = field(default_factory=TrainingSettings)
     seed: int = 0
     folder: Path | None = None
+    deadline: Deadline = field(default_factory=Deadline, repr=False)
     on_progress: OnProgress | None = field(default=None, repr=False)
     on_note: OnNote | None = field(default=None, repr=False)
 
@@ -79,43 +83,70 @@ class Training:
         written = self.space.check(query.architecture)  # a representative is equal to it only where networks are pruned
         arch = subject(self.space, written, counted=not self.network.prune)
         settings = self.settings if query.epochs is None else replace(self.settings, epochs=query.epochs)
-        identity = self._identity(arch, settings)
-        stem = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        watched = query.hurdles is not None
+        identity = self._identity(arch, settings, watched)
+        hurdles = Hurdles(dict(query.hurdles or ()), settings.epochs)
         if self.folder is None:
-            return self._train(arch, settings, identity, None)
+            return self._train(arch, settings, identity, None, hurdles, watched)
+        stem = hashlib.sha256(identity.encode()).hexdigest()[:32]
         self.folder.mkdir(parents=True, exist_ok=True)
         answer, checkpoint = self.folder / f"{stem}.json", self.folder / f"{stem}.checkpoint"
-        if (known := read_answer(answer, identity)) is None:
-            known = self._train(arch, settings, identity, checkpoint)
+        known = read_answer(answer, identity)
+        if known is None:
+            known = self._train(arch, settings, identity, checkpoint, hurdles, watched)
+            if known.flag.startswith(GIVEN_UP):
+                return known
             write_answer(answer, identity, known)
         checkpoint.unlink(missing_ok=True)
-        return known
+        return hurdles.applied(known)
 
     def build(self, arch: Architecture) -> nn.Module:
         """The network of an architecture, as every training of it begins."""
         return laid_out(home_of(self.space, arch).build(arch, self.network, seed=self.seed))
 
     def _train(
-        self, arch: Architecture, settings: TrainingSettings, identity: str, checkpoint: Path | None
+        self,
+        arch: Architecture,
+        settings: TrainingSettings,
+        identity: str,
+        checkpoint: Path | None,
+        hurdles: Hurdles,
+        watched: bool,
     ) -> Observation:
-        return fit(
+        self.deadline.keep()
+        curve: list[float] = []
+        seen = fit(
             self.build(arch),
             self.examples,
             settings,
             seed=self.seed,
             checkpoint=checkpoint,
             identity=identity,
-            on_progress=self.on_progress,
+            on_progress=self._hear,
+            enough=hurdles.watch(curve) if watched else None,
             on_note=self.on_note,
         )
+        if not watched:
+            return seen
+        return hurdles.applied(replace(seen, curve=tuple(curve), flag=seen.flag * (seen.value is None)))
 
-    def _identity(self, arch: Architecture, settings: TrainingSettings) -> str:
+    def _hear(self, progress: TrainingProgress) -> None:
+        self.deadline.keep()
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+    def _identity(self, arch: Architecture, settings: TrainingSettings, watched: bool) -> str:
         """All that decides the weights, as JSON."""
+        home, graph = home_of(self.space, arch), ""
+        if isinstance(home, GraphSpace):
+            graph = hashlib.sha256(repr(home.network(arch, self.network)).encode()).hexdigest()[:16]
         return json.dumps(
             {
                 "format": FORMAT,
+                "watched": watched,
                 "space": arch.space,
                 "choices": arch.choices,
+                "graph": graph,
                 "network": asdict(self.network),
                 "settings": asdict(settings),
                 "seed": self.seed,
@@ -125,12 +156,51 @@ class Training:
         )
 
 
+GIVEN_UP = "given up after epoch"
+
+
+@dataclass(frozen=True)
+class Hurdles:
+    """Validation accuracies that a training must reach after certain epochs."""
+
+    least: dict[int, float]
+    epochs: int  # of the whole training
+
+    def missed(self, curve: Sequence[float]) -> int:
+        """The epoch whose hurdle a training does not clear, 0 if there is none; after the last it is too late."""
+        early = enumerate(curve[: self.epochs - 1], start=1)
+        return next((epoch for epoch, value in early if value < self.least.get(epoch, value)), 0)
+
+    def flag(self, curve: Sequence[float]) -> str:
+        """The same in words."""
+        if not (epoch := self.missed(curve)):
+            return ""
+        reached, least = curve[epoch - 1], self.least[epoch]
+        return f"{GIVEN_UP} {epoch} of {self.epochs}, with {reached:.2f} % where {least:.2f} % were reached before"
+
+    def watch(self, curve: list[float]) -> Enough:
+        """What looks at the epochs so far, keeps their accuracies and ends a training that misses a hurdle."""
+
+        def look(history: Sequence[TrainedEpoch]) -> str:
+            curve[:] = [epoch.validation for epoch in history if epoch.validation is not None]
+            return self.flag(curve)
+
+        return look
+
+    def applied(self, seen: Observation) -> Observation:
+        """The same answer whether the training was stopped at the hurdle or went on to its end."""
+        curve = seen.curve or ()
+        if not (epoch := self.missed(curve)):
+            return seen
+        return replace(seen, value=None, flag=self.flag(curve), curve=curve[:epoch])
+
+
 # --- answers on disk ----------------------------------------------------------------------------------------------
 
 
 def write_answer(path: Path, identity: str, seen: Observation) -> None:
     """A finished training as a small JSON document."""
-    answer = {"accuracy": seen.value, "seconds": seen.seconds, "flag": seen.flag}
+    answer = {"accuracy": seen.value, "seconds": seen.seconds, "flag": seen.flag, "curve": seen.curve}
     document = {"initio": "training", **answer, "training": json.loads(identity)}
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
@@ -141,7 +211,10 @@ def read_answer(path: Path, identity: str) -> Observation | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["training"] != json.loads(identity):
             return None
-        seen = Observation(document["accuracy"], float(document["seconds"]), str(document["flag"]))
+        curve = document["curve"]
+        if curve is not None:
+            curve = tuple(float(value) for value in curve)
+        seen = Observation(document["accuracy"], float(document["seconds"]), str(document["flag"]), curve)
         return seen if seen.value is None or 0 <= seen.value <= 100 else None
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         return None

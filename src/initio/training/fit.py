@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +58,7 @@ class TrainedEpoch:
 OnProgress = Callable[[TrainingProgress], None]
 OnNote = Callable[[str], None]
 OnEpoch = Callable[[TrainedEpoch, nn.Module], str | None]  # a text ends the training, and says why
+Enough = Callable[[Sequence[TrainedEpoch]], str]  # asked of the epochs so far; a text ends the training, and says why
 
 
 @dataclass
@@ -231,6 +232,7 @@ def fit(
     on_progress: OnProgress | None = None,
     on_epoch: OnEpoch | None = None,
     on_note: OnNote | None = None,
+    enough: Enough | None = None,
 ) -> Observation:
     """Trains the network in place and measures its validation accuracy.
 
@@ -252,6 +254,7 @@ def fit(
         on_epoch: hears of each epoch, then validated, with the network as it would be kept; a text that it returns ends
             the training.
         on_note: hears a sentence about a checkpoint that was not usable and about divergence.
+        enough: looks at the epochs so far, those of a checkpoint too, before there is another one.
     """
     say: OnNote = on_note or (lambda _: None)
     machine = machine or PlainMachine()
@@ -285,13 +288,19 @@ def fit(
     show: OnProgress = (on_progress if machine.rank == 0 else None) or (lambda _: None)
     start = time.perf_counter() - before
     trainer = _Trainer(network, wrapped, average, examples, settings, seed, optimizer, machine, show, start, history)
-    each = on_epoch is not None or settings.patience is not None
+    each = not (on_epoch is None and enough is None and settings.patience is None)
+
+    def looked() -> str:
+        if enough is None or not history:
+            return ""
+        return enough(history)
+
     with machine.running():
         try:
-            ended = trainer.stopped()
+            ended = trainer.stopped() or looked()
             while len(history) < settings.epochs and not ended:
                 history.append(trainer.epoch(len(history), validate=each))
-                ended = trainer.stopped()
+                ended = trainer.stopped() or looked()
                 if on_epoch is not None:
                     ended = on_epoch(history[-1], trainer.model) or ended
                 if checkpoint is not None and machine.rank == 0:

@@ -90,8 +90,9 @@ def test_evolution_forgets_the_oldest() -> None:
     """The best of all is the oldest; when it has left, no child descends from it any more."""
     task = asking(NB201, Budget(queries=100), ALL)
     steps = RegularisedEvolution(population=2, sample=2).propose(task, 0)
+    announced = next(steps)
     first = next(steps).architecture
-    steps.send(Answer(99.0))
+    assert [query.architecture for query in announced.queries] == [first, steps.send(Answer(99.0)).architecture]
     asked = [steps.send(Answer(0.0)).architecture for _ in range(10)]
     distances = [sum(a != b for a, b in zip(arch.choices, first.choices, strict=True)) for arch in asked]
     assert distances[0] == 1  # the child of the best

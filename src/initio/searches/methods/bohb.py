@@ -15,7 +15,7 @@ from initio.errors import InputError, at_least, positive
 from initio.records import Architecture, Query
 from initio.searches.methods.random_search import draw_new
 from initio.searches.problem import Problem
-from initio.searches.queries import Proposals, QuerySearch
+from initio.searches.queries import Ahead, Proposals, QuerySearch
 from initio.spaces import Decision
 
 Length = int | None  # of a training in epochs; None where there is only one
@@ -62,6 +62,7 @@ class Bohb(QuerySearch):
             racing: list[Architecture] = []
             for number, (length, size) in enumerate(rungs):
                 values: dict[Architecture, float] = {}
+                yield Ahead(tuple(Query(arch, length) for arch in racing[:size]))
                 for place in range(size):
                     arch = self._next(problem, rng, seen) if number == 0 else racing[place]
                     if arch is None:

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from initio.errors import InputError, at_least
 from initio.records import Architecture, Query
-from initio.searches.methods.random_search import draw_new
+from initio.searches.methods.random_search import draw_some
 from initio.searches.problem import Problem
-from initio.searches.queries import Proposals, QuerySearch
+from initio.searches.queries import Ahead, Proposals, QuerySearch
 
 STALE = 50  # known children in a row, after which one more decision is changed at once
 
@@ -43,16 +43,15 @@ class RegularisedEvolution(QuerySearch):
         """Random parents first, then one child at a time, until the whole pool was trained."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
         alive: deque[tuple[float, Architecture]] = deque(maxlen=self.population)  # the oldest falls out first
+        parents = draw_some(problem, rng, seen, self.population)
+        yield Ahead(tuple(map(Query, parents)))
+        for parent in parents:
+            alive.append(((yield Query(parent)).value, parent))
         stale = 0
-        while not (problem.pool and len(seen) == len(problem.members)):
-            if len(alive) < self.population:
-                child = draw_new(problem, rng, seen)
-                if child is None:
-                    return None
-            else:
-                contest = [rng.choice(alive) for _ in range(self.sample)]
-                _, parent = max(contest, key=lambda member: member[0])
-                child = problem.mutate(parent, rng, mutations=1 + stale // STALE)
+        while len(alive) == self.population and not (problem.pool and len(seen) == len(problem.members)):
+            contest = [rng.choice(alive) for _ in range(self.sample)]
+            _, parent = max(contest, key=lambda member: member[0])
+            child = problem.mutate(parent, rng, mutations=1 + stale // STALE)
             stale = stale + 1 if child in seen else 0
             seen.add(child)
             alive.append(((yield Query(child)).value, child))

@@ -24,7 +24,7 @@ from initio.errors import InputError, at_least, positive
 from initio.records import Query
 from initio.searches.models.bayes import GaussianProcess, Optimiser, Point
 from initio.searches.problem import Problem
-from initio.searches.queries import Proposals, QuerySearch
+from initio.searches.queries import Ahead, Proposals, QuerySearch
 
 BAND = (-1.0, 2.0)  # w: from ten times the median distance to a hundredth of it
 GRID = 5  # probes of ν if the number of queries is not known
@@ -87,14 +87,24 @@ class Hnas(QuerySearch):
             raise InputError(
                 f"no architecture of the pool has both {self.metric!r} and {self.kappa!r}: score them first"
             )
-        trained = np.zeros(len(rows), dtype=bool)
-        for step in range(1, len(rows) + 1):
-            point = optimiser.suggest()
+        trained: list[int] = []
+
+        def chosen(point: Point, known: list[int]) -> int:
+            """The best by the bound of (μ, ν) that was not trained."""
+            step = len(known) + 1
             size = len(rows) if self.growth is None else max(step, min(step * self.growth, len(rows)))
             values = bound("non_realisable", M[:size], kappa[:size], self.trade_off(point))
             order = np.argsort(values, kind="stable")  # infinity comes behind all numbers, NaN behind infinity
-            place = next(place for place in order if not trained[place])
-            trained[place] = True
+            return next(int(place) for place in order if int(place) not in known)
+
+        first: list[int] = []
+        for point in getattr(optimiser, "start", ())[: len(rows)]:  # which are probed whatever the answers
+            first.append(chosen(point, first))
+        yield Ahead(tuple(Query(scores.architectures[rows[place]]) for place in first))
+        while len(trained) < len(rows):
+            point = optimiser.suggest()
+            place = chosen(point, trained)
+            trained.append(place)
             value = (yield Query(scores.architectures[rows[place]])).value
             if value > -np.inf:  # else nothing has a value yet, and the point is suggested again
                 optimiser.observe(point, value)

@@ -11,8 +11,9 @@ from typing import ClassVar
 from initio.errors import at_least
 from initio.records import Architecture, Query
 from initio.searches.problem import DRAWS, Problem
-from initio.searches.queries import Proposals, QuerySearch
+from initio.searches.queries import Proposals, QuerySearch, ask_all
 
+AHEAD = 16  # architectures that are drawn at a time, so that several workers have something to do
 LISTABLE = 100_000  # a space of at most so many choices is listed to find what is left of it
 
 
@@ -38,10 +39,21 @@ class RandomSearch(QuerySearch):
         """Uniform over the pool without replacement; without a pool, new draws of the space."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()
         length = problem.epochs[-1] if self.full and problem.epochs else None
-        while len(seen) != self.k and (arch := draw_new(problem, rng, seen)) is not None:
-            seen.add(arch)
-            yield Query(arch, length)
+        while len(seen) != self.k:
+            drawn = draw_some(problem, rng, seen, min(AHEAD, (self.k or math.inf) - len(seen)))
+            if not drawn:
+                return None
+            yield from ask_all([Query(arch, length) for arch in drawn])
         return None
+
+
+def draw_some(problem: Problem, rng: Random, seen: set[Architecture], count: float) -> list[Architecture]:
+    """Up to `count` random architectures that are not in `seen`, which they join."""
+    drawn: list[Architecture] = []
+    while len(drawn) < count and (arch := draw_new(problem, rng, seen)) is not None:
+        seen.add(arch)
+        drawn.append(arch)
+    return drawn
 
 
 def draw_new(problem: Problem, rng: Random, seen: Collection[Architecture]) -> Architecture | None:

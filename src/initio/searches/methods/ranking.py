@@ -14,7 +14,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.searches.problem import Problem
-from initio.searches.queries import Proposals, QuerySearch
+from initio.searches.queries import Proposals, QuerySearch, ask_all
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,7 @@ def best_first(
     problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, higher: bool | None = None
 ) -> Proposals:
     """Trains the k best of a random pool by one metric."""
-    for arch in ranking(problem, seed, method, metric, sample, higher)[:k]:
-        yield Query(arch)
+    yield from ask_all([Query(arch) for arch in ranking(problem, seed, method, metric, sample, higher)[:k]])
     return None
 
 
@@ -140,14 +139,12 @@ def train_fully(
     """Trains the k best networks of a random pool by one metric, of isomorphic architectures only one."""
     if length is None and problem.epochs:
         length = problem.epochs[-1]
-    networks = set[Architecture]()
+    networks: dict[Architecture, Query] = {}
     for arch in ranking(problem, seed, method, metric, sample):
         if len(networks) == k:
             break
-        network = problem.space.canonical(arch)
-        if network not in networks:
-            networks.add(network)
-            yield Query(arch, length)
+        networks.setdefault(problem.space.canonical(arch), Query(arch, length))
+    yield from ask_all(list(networks.values()))
     return None
 
 

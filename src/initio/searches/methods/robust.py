@@ -115,9 +115,9 @@ class RankedPool:
         if problem.pool:
             self.archs = list(problem.pool)
         elif problem.scores is not None and len(problem.scores):
-            self.archs = list(problem.scores.architectures)
+            self.archs = list(filter(problem.within, problem.scores.architectures))
         else:
-            self.archs = _drawn(problem.space, Random(f"robust pool {seed}"))
+            self.archs = list(filter(problem.within, _drawn(problem.space, Random(f"robust pool {seed}"))))
         self.grows, self.given = not problem.pool, len(self.archs)  # what joins later is near the best, no fair sample
         self.number = {arch: k for k, arch in enumerate(self.archs)}
         self.prior = _prior(problem.space, problem.scores, self.archs)
@@ -144,7 +144,7 @@ class RankedPool:
             found = list(self.problem.space.neighbours(self.archs[k]))
             if self.grows:
                 found = rng.sample(found, min(AROUND, len(found)))
-                self._add([arch for arch in found if arch not in self.number])
+                self._add([arch for arch in found if arch not in self.number and self.problem.within(arch)])
             members = (self.problem.member(arch) for arch in found)
             inside = [self.number[arch] for arch in members if arch in self.number]
             out += rng.sample(inside, min(AROUND, len(inside)))

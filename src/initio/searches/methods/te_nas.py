@@ -12,7 +12,7 @@ from initio.data import Data, load
 from initio.errors import InputError, at_least
 from initio.networks.graphs import SUM, ZERO, Builder, Graph, Mixed, Op, prune
 from initio.records import Architecture, Batch, Query
-from initio.searches.problem import Problem
+from initio.searches.problem import DRAWS, Problem
 from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import SPACES, GraphSpace, NetworkSettings
 
@@ -262,5 +262,10 @@ def _first_cell(graph: Graph) -> Graph:
 
 
 def _heaviest(problem: Problem, weights: Sequence[Sequence[float]]) -> Architecture:
-    """Of a pool that lacks the choice itself, the member whose options survived longest."""
-    return max(problem.pool, key=lambda arch: sum(weights[k][option] for k, option in problem.space.active(arch)))
+    """Where the choice itself may not be trained, the member of the pool whose options survived longest.
+
+    Without a pool, limits are in the way: then the best of many random architectures that keep them.
+    """
+    rng = Random("te-nas within limits")
+    pool = problem.pool or [problem.draw(rng) for _ in range(DRAWS)]
+    return max(pool, key=lambda arch: sum(weights[k][option] for k, option in problem.space.active(arch)))

@@ -1,0 +1,89 @@
+"""`initio solve --data DATA`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from time import perf_counter
+
+from initio.cli.progress import SolveReporter
+from initio.cli.units import amount, seconds
+from initio.errors import InputError
+
+
+@dataclass(frozen=True)
+class SolveCommand:
+    """Makes a trained, evaluated and exported network of your data, in the time that you have.
+
+    Looks at the data, searches a network by the best method that the time allows, trains it, trains a ResNet of the
+    same size for comparison, measures both on samples that nobody has learned from, and exports the better one.
+
+    Args:
+        data: digits, a file or a folder; docs/data.md lists all kinds.
+        budget: time for everything, as in 90s, 20m or 2h; kept within a tenth.
+        max_params: upper limit on the parameters of the network, as in 1M or 500k.
+        max_flops: upper limit on its FLOPs for one image.
+        max_latency: upper limit on its measured time for one image on one thread, as in 20ms.
+        space: where to search; by default nb201 for images and mlp-3 for all else.
+        method: how to search, one that trains; by default what the time allows.
+        recipe: whose settings are trained with, as docs/training.md lists them; the epochs follow from the time.
+        baseline: give half of the time to a ResNet of the same size.
+        skip_bad: leave out pictures of a folder that cannot be read; without it they are named, and nothing is done.
+        seed: of everything.
+        out: folder of the run; by default a new one below `runs`.
+        resume: go on with this interrupted run; the time that it used counts, and nothing else goes with it.
+    """
+
+    data: str | None = None
+    budget: str = "20m"
+    max_params: str | None = None
+    max_flops: str | None = None
+    max_latency: str | None = None
+    space: str | None = None
+    method: str | None = None
+    recipe: str = "quick"
+    baseline: bool = True
+    skip_bad: bool = False
+    seed: int = 0
+    out: str | None = None
+    resume: str | None = None
+
+    def run(self) -> None:
+        """Solves with progress on stderr, then says what came out and where it is."""
+        began = perf_counter()  # to import torch takes a while
+        from initio.runs.solve import new_solve_folder, resume_solve, solve
+
+        if self.resume is not None:
+            self._refuse_others()
+            folder, work = Path(self.resume), partial(resume_solve, self.resume)
+        else:
+            if not self.data:
+                raise InputError("say what to learn: --data digits, a file or a folder")
+            folder = Path(self.out) if self.out else new_solve_folder(self.data)
+            limits = {
+                "max_params": amount("--max-params", self.max_params),
+                "max_flops": amount("--max-flops", self.max_flops),
+                "max_latency": seconds("--max-latency", self.max_latency),
+            }
+            asked = {
+                name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "skip_bad", "seed")
+            }
+            time = seconds("--budget", self.budget) or 0.0
+            work = partial(solve, self.data, time, limits=limits, folder=folder, **asked)
+        try:
+            with SolveReporter() as told:
+                solution = work(on_event=told.hear, began=began)
+        except KeyboardInterrupt:
+            print(f"\ngo on with: initio solve --resume {quote(str(folder))}", file=sys.stderr)
+            raise
+        print(solution)
+        print(f"\nfolder  {folder}  (README.md explains it)")
+
+    def _refuse_others(self) -> None:
+        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
+        for name, value in plain.items():
+            if name != "resume" and getattr(self, name) != value:
+                raise InputError(f"--resume goes on with what the run was asked: leave out --{name.replace('_', '-')}")

@@ -1,0 +1,149 @@
+"""From data to an exported network: in its time, after a kill, and honest about what it was compared with."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import initio
+from initio import InputError
+from initio.data.look import look
+from initio.records import from_json, to_json
+from initio.runs.solution import NAMES, HeldOutScore, SolveResult, verdict
+from initio.runs.solve import SolveFolder, resume_solve, solve
+
+
+@pytest.fixture(scope="module")
+def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes of 8x8 images that differ in brightness, with a test part."""
+    rng = np.random.default_rng(0)
+    parts = {}
+    for split, n in (("train", 240), ("test", 60)):
+        y = np.arange(n) % 3
+        parts[f"x_{split}"] = (rng.integers(0, 60, (n, 8, 8)) + 70 * y[:, None, None]).astype(np.uint8)
+        parts[f"y_{split}"] = y
+    path = tmp_path_factory.mktemp("easy") / "easy.npz"
+    np.savez(path, **parts)
+    return path
+
+
+@pytest.fixture(scope="module")
+def solved(easy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[SolveResult, Path, list[Any]]:
+    folder, heard = tmp_path_factory.mktemp("solved") / "s", list[Any]()
+    return solve(str(easy), 60, limits={"max_params": 60_000}, folder=folder, on_event=heard.append), folder, heard
+
+
+def test_all_stages_end_with_a_network_that_others_can_use(solved: tuple[SolveResult, Path, list[Any]]) -> None:
+    solution, folder, heard = solved
+    assert "240 samples to learn from, grey images of 8x8 pixels" in heard
+    assert "3 classes, 80 samples in each" in heard
+    assert set(solution.scores) == {"found", "resnet", "linear"}
+    assert solution.score.accuracy > 50  # chance is 33
+    assert max(solution.parameters.values()) <= 60_000
+    assert solution.files[0].endswith("model.py")
+    assert all((folder / file).is_file() for file in solution.files)
+    assert from_json(SolveResult, to_json(solution)) == solution
+    page = (folder / "README.md").read_text()
+    assert all(sentence in page for sentence in solution.verdicts())
+    assert all(NAMES[name] in str(solution) for name in solution.scores)
+    model = initio.load_model(folder / solution.kept)
+    tested = initio.evaluate(model, save=False)
+    assert tested.accuracy == solution.score.accuracy
+    plans = [initio.load_model(folder / name).plan for name in ("found", "resnet")]
+    assert plans[0].fingerprint == plans[1].fingerprint  # the same split
+
+
+def test_a_finished_run_is_read(solved: tuple[SolveResult, Path, list[Any]], easy: Path) -> None:
+    solution, folder, _ = solved
+    assert resume_solve(folder) == solution
+    assert solve(str(easy), 60, limits={"max_params": 60_000}, folder=folder, resume=True) == solution
+    with pytest.raises(InputError, match="was asked for something else"):
+        solve(str(easy), 61, folder=folder, resume=True)
+    with pytest.raises(InputError, match="is not an empty folder: give another one, or go on with `initio solve --res"):
+        solve(str(easy), 60, folder=folder)
+
+
+def test_after_a_kill_it_goes_on_and_the_time_that_was_used_counts(easy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    code = f"import initio; initio.solve({str(easy)!r}, 60, folder={str(folder)!r}, baseline=False)"
+    process = subprocess.Popen([sys.executable, "-c", code], env=dict(os.environ), stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 200
+    while not (folder / "search" / "run.json").is_file() and time.monotonic() < end:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    used = SolveFolder(folder).used()
+    design = (folder / "design.json").read_bytes()
+    assert used > 0
+    begin = time.perf_counter()
+    solution = resume_solve(folder)
+    assert solution.seconds >= used + (time.perf_counter() - begin) - 1
+    assert (folder / "design.json").read_bytes() == design
+    assert set(solution.scores) == {"found", "linear"}
+    assert "resnet" not in solution.parameters
+
+
+def test_features_are_learned_by_an_mlp(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 2
+    np.savez(tmp_path / "f.npz", x=(rng.standard_normal((150, 5)) + 2 * y[:, None]).astype(np.float32), y=y)
+    solution = solve(str(tmp_path / "f.npz"), 30, folder=tmp_path / "s")
+    assert solution.design.space == "mlp-3"
+    assert set(solution.scores) == {"found", "linear"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"data": "noise"}, "noise has nothing to learn"),
+        ({"budget": 0}, "the budget must be a positive number of seconds, not 0"),
+        ({"recipe": "magic"}, "there is no recipe 'magic'"),
+        ({"space": "magic"}, "magic"),
+        ({"limits": {"max_parms": 3}}, "max_parms is not a limit"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_there_is_a_folder(
+    arguments: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        solve(**{"data": "digits", "budget": 60, "folder": tmp_path / "s", **arguments})
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_folder_of_pictures_is_looked_at_and_all_bad_files_are_named(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for label, count in (("cat", 40), ("dog", 8)):
+        (tmp_path / "p" / label).mkdir(parents=True)
+        for number in range(count):
+            side = 20 + number % 3
+            Image.fromarray(rng.integers(0, 255, (side, 24, 3)).astype(np.uint8)).save(
+                tmp_path / "p" / label / f"{number}.png"
+            )
+    report, learned, test = look(str(tmp_path / "p"))
+    assert (report.classes, report.channels, report.widths) == (2, 3, (24, 24))
+    assert report.heights == (20, 22)
+    assert not report.small(32)
+    assert len(learned) + len(test) == 48
+    assert any("uneven" in note for note in report.notes)
+    assert any("several sizes" in note for note in report.notes)
+    for name in ("cat/1.png", "dog/2.png"):
+        (tmp_path / "p" / name).write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"2 of 48 pictures cannot be read: .*cat/1.png.*dog/2.png"):
+        look(str(tmp_path / "p"))
+    report, learned, test = look(str(tmp_path / "p"), skip_bad=True)
+    assert len(learned) + len(test) == 46
+    assert "pictures that cannot be read are left out" in report.notes
+
+
+def test_a_verdict_says_when_a_search_was_not_worth_it() -> None:
+    low, high = HeldOutScore(80.0, 75.0, 84.0, ""), HeldOutScore(90.0, 86.0, 93.0, "")
+    assert verdict("ResNet", low, high) == "the found network does not beat the ResNet: 10.00 points less"
+    assert verdict("ResNet", high, low) == "the found network beats the ResNet by 10.00 points"
+    assert verdict("ResNet", low, low).endswith("they have the same accuracy")
