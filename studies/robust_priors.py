@@ -263,7 +263,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    from studies import robust_priors  # under its own name, by which worker processes find `Run`
+
     try:
-        main()
+        robust_priors.main()
     except InputError as error:
         sys.exit(f"error: {error}")
