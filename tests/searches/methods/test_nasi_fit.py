@@ -1,8 +1,8 @@
-from collections import re
+import re
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
-import Counter
 import numpy as np
 import pytest
 from scipy.stats import rankdata
