@@ -87,21 +87,22 @@ class Nasi(TraceSearch[Sampled]):
         """Which decision was the closest, and how much the largest step weighed."""
         norms = sorted((float(np.linalg.norm(G)) for G in gradients(steps)), reverse=True)
         share = sum(norms[: max(1, len(norms) // 100)]) / (sum(norms) or 1.0)
-        return (
-            f"most probable under α*; {self._closest(problem, steps)}; "
-            f"the largest 1 % of the steps hold {share:.0%} of the gradient norms"
-        )
+        told = ["most probable under α*", self._closest(problem, steps)]
+        weighed = f"the largest 1 % of the steps hold {share:.0%} of the gradient norms"
+        return "; ".join([*filter(None, told), weighed])
 
     def _closest(self, problem: Problem, steps: Sequence[Sampled]) -> str:
-        """The decision whose two most probable options are nearest to each other."""
-        pairs = []
+        """The decision whose two most probable options are nearest to each other; nothing where all have but one."""
+        found = []
         for decision, row in zip(relaxed(problem.graphs).relaxation, self.alpha(problem, steps), strict=True):
-            first, second = np.argsort(row)[::-1][:2]
-            pairs.append(
-                (math.exp(row[second] - row[first]), decision.options[first], decision.options[second], decision)
-            )
-        ratio, first, second, decision = max(pairs, key=lambda pair: pair[0])
-        return f"the closest decision is {decision.name}, where {second} is {ratio:.3g} times as probable as {first}"
+            if len(row) > 1:
+                first, second = (int(place) for place in np.argsort(row)[::-1][:2])
+                names = decision.name, decision.options[second], decision.options[first]
+                found.append((math.exp(row[second] - row[first]), names))
+        if not found:
+            return ""
+        ratio, (name, second_name, first_name) = max(found)
+        return f"the closest decision is {name}, where {second_name} is {ratio:.3g} times as probable as {first_name}"
 
     def __post_init__(self) -> None:
         at_least(self, steps=1)
