@@ -342,7 +342,7 @@ def decode(kind: Any, data: Any, name: str = "record") -> Any:
     """The inverse of `encode`: a value of this type, or an `InputError` that names the field.
 
     >>> decode(Query, {"architecture": {"space": "nb201", "choices": [0, 1]}})
-    Query(architecture=Architecture(space='nb201', choices=(0, 1)), epochs=None)
+    Query(architecture=Architecture(space='nb201', choices=(0, 1)), epochs=None, hurdles=None)
     >>> decode(tuple[int, ...], [1, 2.5], "sizes")
     Traceback (most recent call last):
     initio.errors.InputError: field 'sizes' must be of type int, not 2.5

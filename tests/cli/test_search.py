@@ -96,7 +96,7 @@ def test_a_killed_search_resumes_to_the_same_answer(
         (["nb201", "--method", "nasi", "--nu", "-3"], "nu must be 'adaptive', 'fixed' or a positive number"),
         (["nb201", "--max-params", "1"], "at most 1 parameters"),
         (["--max-params", "1"], "no architecture of darts was found that has at most 1 parameters: the smallest has"),
-        (["nb201", "--max-latency", "fast"], "--max-latency: expected a time such as 20ms or 0.5s, got 'fast'"),
+        (["nb201", "--max-latency", "fast"], "--max-latency: expected a time such as 20ms, 0.5s or 10m, got 'fast'"),
         (["nb201", "--max-latency", "0ms"], "--max-latency: expected a time such as 20ms"),
         (
             ["nb201", "--max-latency", "1us"],
@@ -257,8 +257,8 @@ def test_nobody_else_works_on_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("lines", "sentence"),
     [
         (lambda lines: [*lines[:1], *lines[2:4]], "step 1 of the run has number 2: it is damaged"),
-        (lambda lines: [*lines[:2], b"{}"], "a step is of kind None, not one of measured"),
-        (lambda lines: [b'{"kind": "measured", "number": 0}'], "field 'trace' is missing"),
+        (lambda lines: [*lines[:2], b"{}"], "a step is of kind None, not one of votedstep, votedfinalist"),
+        (lambda lines: [b'{"kind": "votedstep", "number": 0}'], "field 'architecture' is missing"),
     ],
 )
 def test_damaged_steps_get_one_sentence(
@@ -308,7 +308,7 @@ def test_an_interrupted_search_says_how_to_go_on(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("initio.searches.methods.nasi_fit.NasiFit.step", interrupt)
+    monkeypatch.setattr("initio.searches.methods.votes.VotingSearch.measure", interrupt)
     assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "my run")]) == 130
     said = capsys.readouterr().err
     assert f"run in {tmp_path / 'my run'}" in said

@@ -133,7 +133,7 @@ def test_the_command_writes_the_table_the_runs_and_the_picture(folder: Path, tmp
     printed = capsys.readouterr().out
     assert "zero-cost, trace, k = 3" in printed
     assert "published: random, 12,000 s (HNAS, Table 4)" in printed
-    assert sorted(file.name for file in out.iterdir()) == ["curves.svg", "runs.csv", "table.md"]
+    assert sorted(file.name for file in out.iterdir()) == ["curves.pdf", "curves.svg", "runs.csv", "table.md"]
     assert (out / "table.md").read_text().strip() in printed
     assert len((out / "runs.csv").read_text().splitlines()) == 1 + 3 * 2  # rea is a baseline
 

@@ -97,7 +97,7 @@ def test_the_command_of_a_run_asks_for_the_same_run(runs):
     for name in ("noise", "hnas"):
         plan = RunFolder.open(runs / name).plan()
         command = parse(SearchCommand, shlex.split(plan.command())[2:])
-        unset = {name: None for name, value in plan.settings.items() if value is None}
+        unset = {name: None for name, value in plan.arguments().items() if value is None}
         assert unset | command._asked() | {"limits": plan.limits} == plan.arguments()
         assert initio.Limits(**command._asked()["limits"]) == plan.limits
 

@@ -12,9 +12,10 @@ from torch import nn
 from initio.data import Dataset, load
 from initio.data.sources import load_parts
 from initio.errors import InputError
-from initio.training import TrainingSettings, fit
+from initio.training import TrainingSettings
 from initio.training import examples as module
 from initio.training.examples import HeldExamples, StreamedExamples, examples_of
+from initio.training.fit import fit
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from initio.data import Dataset, load
 from initio.networks.operations import DropPath
 from initio.records import Query
 from initio.spaces import NetworkSettings, get_space
-from initio.training import TrainedEpoch, Training, TrainingProgress, TrainingSettings, fit
+from initio.training import TrainedEpoch, Training, TrainingProgress, TrainingSettings
 from initio.training.examples import HeldExamples, examples_of
+from initio.training.fit import fit
 from tests.training.cases import CELL, NB201, PERCEPTRON, SHARED, TINY, training
 
 

@@ -53,8 +53,8 @@ class TrainCommand:
     @classmethod
     def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
         """The recipe and the machine, whose settings are options."""
-        from initio.training.machine import MachineSettings
         from initio.training.recipes import find_recipe
+        from initio.training.settings import MachineSettings
 
         return [find_recipe(given.get("recipe", cls.recipe)), MachineSettings]
 
@@ -89,7 +89,7 @@ class TrainCommand:
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb; the options of the machine among them as one."""
-        from initio.training.machine import MachineSettings
+        from initio.training.settings import MachineSettings
 
         ours = {item.name for item in fields(MachineSettings)}
         asked = {name: getattr(self, name) for name in ("seed", "channels", "cells", "skip_bad", "tensorboard")}

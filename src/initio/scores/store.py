@@ -353,6 +353,9 @@ class Store:
                 "FROM scores s JOIN settings t ON t.id = s.settings LEFT JOIN data d ON d.fingerprint = s.data "
                 "GROUP BY s.space, t.text, s.data, s.metric, s.version ORDER BY 1, 2, 3, 5, 6"
             ).fetchall()
+        for _, _, data, source, metric, version, *_ in rows:
+            if not all(isinstance(text, str) for text in (data, source, metric)) or not isinstance(version, int):
+                raise self.damaged("a score's data, metric or version is of another type")
         return [Group(row[0], self._read_settings(row[1]), *row[2:]) for row in rows]
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from initio.data.draw import whole
 from initio.errors import InputError
@@ -109,3 +109,56 @@ def _between(name: str, value: object, low: float, high: float, *, open_left: bo
     if high < math.inf:
         limits += f" and below {high}"
     raise InputError(f"the {name} must be a number {limits}, not {value!r}")
+
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["32", "bf16", "16"]
+FABRIC_PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+
+
+@dataclass(frozen=True)
+class MachineSettings:
+    """What to train on.
+
+    Args:
+        device: what computes; auto takes a GPU where there is one.
+        precision: of the forward pass: 32 bits, or mixed with 16 of either kind.
+        processes: how many processes, each with a device of its own (or all on the CPU), share every batch.
+        nodes: how many machines; start the command on each of them by torchrun.
+        threads: of each process on the CPU; more than one adds in another order, so a resumed training may differ.
+        workers: processes that read image files which do not fit into memory.
+    """
+
+    device: Device = "auto"
+    precision: Precision = "32"
+    processes: int = 1
+    nodes: int = 1
+    threads: int = 1
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("processes", "nodes", "threads"):
+            whole(getattr(self, name), f"number of {name}", 1)
+        whole(self.workers, "number of workers", 0)
+        if self.device != "auto" and self.device not in (known := available()):
+            raise InputError(f"there is no device {self.device!r} here: take {' or '.join(known)}")
+        if self.precision not in FABRIC_PRECISION:
+            raise InputError(f"precision must be one of {', '.join(FABRIC_PRECISION)}, not {self.precision!r}")
+
+    @property
+    def chosen(self) -> str:
+        """The device, `auto` decided."""
+        return available()[0] if self.device == "auto" else self.device
+
+    @property
+    def plain(self) -> bool:
+        """Whether torch alone is enough."""
+        return self.precision == "32" and self.processes == self.nodes == 1
+
+
+def available() -> list[str]:
+    """The devices of this machine, the fastest first."""
+    import torch
+
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    return [name for name, there in found.items() if there]

@@ -76,7 +76,7 @@ class Robust(QuerySearch):
         learner, candidates = Learner(pool), pool.candidates(self.candidates, rng)
         values: dict[int, float] = {}  # in the order of training
         by_chance: set[int] = set()
-        while left := pool.without(values):
+        while left := pool.without(values, rng):
             if not values:
                 chosen = candidates[0]
             elif len(values) + 1 in BY_CHANCE or in_doubt(values, by_chance):
@@ -127,8 +127,10 @@ class RankedPool:
     def __len__(self) -> int:
         return len(self.archs)
 
-    def without(self, trained: Collection[int]) -> list[int]:
-        """Those that were not trained."""
+    def without(self, trained: Collection[int], rng: Random) -> list[int]:
+        """Those that were not trained; where a pool that may grow is used up, the neighbours of the trained join it."""
+        if self.grows and len(trained) == len(self):
+            self.neighbours(list(trained), rng)
         return [k for k in range(len(self)) if k not in trained]
 
     def candidates(self, count: int, rng: Random) -> list[int]:
