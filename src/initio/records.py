@@ -303,7 +303,7 @@ def from_json(record: type[R], text: str, where: str = "the document") -> R:
 def load_json(text: str | bytes, where: str) -> Any:
     """JSON values; what is no strict JSON is refused."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not valid JSON: {error}") from None
 
@@ -439,6 +439,13 @@ def _to_float(data: Any) -> Any:
     if data in ({"float": "inf"}, {"float": "-inf"}):
         return float(data["float"])
     return data
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return value
 
 
 def _no_constant(name: str) -> None:

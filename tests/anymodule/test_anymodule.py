@@ -104,7 +104,7 @@ def close(metric: str, value: float, truth: dict[str, float], exact: bool) -> bo
         "grasp_printed": truth.get("grasp size", 0.0),
         "snip_printed": truth.get("snip", 0.0),
         "lambda_min": 10 * truth.get("eigen", 0.0),
-        "meco": 1.0,
+        "meco": 20.0,  # smallest eigenvalues of correlations, of activations that are small beside their mean
         "progressivity": truth.get("expressivity", 0.0),
     }
     if metric == "kappa":
@@ -173,7 +173,9 @@ def judged(name: str, truth: dict[str, float], dtype: str) -> Iterator[tuple[str
         yield "wrong", f"was not refused: {values}"
     for metric, found in values.items():
         said = verdict(metric, found, truth, exact)
-        unexpected = said == "wrong" or (said == "flagged" and metric in truth and metric not in allowed)
+        rounding = "does not depend on its input" in found.flag  # of a gradient that is zero on paper
+        expected = metric not in truth or metric in allowed or rounding
+        unexpected = said == "wrong" or (said == "flagged" and not expected)
         yield said, f"{metric}: {found} for {truth.get(metric)}" if unexpected else ""
 
 

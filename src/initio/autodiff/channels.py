@@ -87,7 +87,7 @@ def covariance(X: Tensor) -> Tensor:
     mu = X.mean(0)
     S = second_moments(X)
     square = mu.double() ** 2
-    if X.dtype == torch.float64 or bool((square > 100 * (S.diagonal() - square)).any()):
+    if X.dtype == torch.float64 or bool((square > 4 * (S.diagonal() - square)).any()):
         X = X - mu
         mu = X.mean(0)  # what rounding has left
         S = second_moments(X)
@@ -98,7 +98,7 @@ def correlation(X: Tensor) -> Tensor:
     """The correlations of columns, (C, C) in float64; a column without variance has none, not even with itself."""
     S = covariance(X)
     v = S.diagonal()
-    constant = v <= (torch.finfo(X.dtype).eps * X.abs().amax(0).double()) ** 2
+    constant = v <= (32 * torch.finfo(X.dtype).eps * X.abs().amax(0).double()) ** 2
     scale = torch.where(constant, 0.0, v.clamp(min=torch.finfo(torch.float64).tiny).rsqrt())
     return S * torch.outer(scale, scale)
 

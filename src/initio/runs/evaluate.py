@@ -25,7 +25,7 @@ from initio.runs.models import TrainedModel, TrainPlan, Which, load_model
 if TYPE_CHECKING:
     import torch
 
-    from initio.training.machine import Device
+    from initio.training.settings import Device
 
 OnBatch = Callable[[int, int], None]  # samples done, and all
 JSON, CONFUSION, CALIBRATION, MISTAKES = "evaluation.json", "confusion.png", "calibration.png", "mistakes.png"
@@ -262,7 +262,8 @@ def _answers(
     import torch
 
     from initio.training.examples import StreamedExamples
-    from initio.training.machine import MachineSettings, PlainMachine
+    from initio.training.machine import PlainMachine
+    from initio.training.settings import MachineSettings
 
     settings = MachineSettings(device=device, workers=workers * (not isinstance(test.images, np.ndarray)))
     machine = PlainMachine(torch.device(settings.chosen))

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from initio.records import Observation
     from initio.training import TrainedEpoch, TrainingSettings
-    from initio.training.machine import MachineSettings, PlainMachine
+    from initio.training.machine import PlainMachine
+    from initio.training.settings import MachineSettings
 
 LEAST_SIDE = 4  # pixels: cells halve an image twice
 MOST_NAMED = 10  # files in a note
@@ -76,8 +77,8 @@ def train(
     True
     """
     from initio.training.examples import examples_of
-    from initio.training.machine import MachineSettings
     from initio.training.recipes import make_recipe
+    from initio.training.settings import MachineSettings
 
     arch, home, source, searched = _named(architecture)
     if isinstance(recipe, str):
@@ -129,7 +130,7 @@ def resume_training(
     deadline: Deadline | None = None,
 ) -> TrainedModel:
     """Goes on with an interrupted training, with the arguments it was started with; a finished one is read."""
-    from initio.training.machine import MachineSettings
+    from initio.training.settings import MachineSettings
 
     kept = ModelFolder.open(Path(folder))
     plan = kept.plan()

@@ -64,6 +64,7 @@ TYPES = {
     "blocks": NAMED | {"pool": "integer", "numbers": "blob", "flags": "text"},
 }
 LARGEST = 1 << 30  # bytes of a packed store, unpacked
+BLOCK_BYTES = 1 << 20
 _KEY = "scores.space, scores.choices, settings.text, scores.data, scores.metric, scores.version, scores.seed"
 _ROWS = f"SELECT {_KEY}, scores.value, scores.flag FROM scores JOIN settings ON settings.id = scores.settings"
 
@@ -172,9 +173,11 @@ class Store:
     def _unpacked(self) -> sqlite3.Connection:
         try:
             with lzma.open(self.path) as file:
-                raw = bytearray(file.read(LARGEST))
-                if file.read(1):
-                    raise InputError(f"the packed store {str(self.path)!r} unpacks to more than {LARGEST:,} bytes")
+                raw = bytearray()
+                while block := file.read(BLOCK_BYTES):  # a single read would take all of LARGEST at once
+                    raw += block
+                    if len(raw) > LARGEST:
+                        raise InputError(f"the packed store {str(self.path)!r} unpacks to more than {LARGEST:,} bytes")
         except (lzma.LZMAError, EOFError):
             raise InputError(f"the packed store {str(self.path)!r} is damaged") from None
         raw[18:20] = b"\x01\x01"  # SQLite's file header: no write-ahead log, which memory cannot have
