@@ -230,3 +230,14 @@ def test_a_training_without_a_value_says_why() -> None:
     assert Observation(None, 3.0, "the loss is not finite").value is None
     with pytest.raises(InputError, match="needs a flag that says why"):
         Observation(None)
+
+
+@pytest.mark.parametrize("field", ["mean", "std"])
+def test_statistics_of_a_batch_are_finite(field: str) -> None:
+    with pytest.raises(InputError, match="must be finite numbers"):
+        replace(BATCH, **{field: (math.inf,) * 3})
+
+
+def test_a_number_too_large_is_no_json() -> None:
+    with pytest.raises(InputError, match="the number 1e400 is too large"):
+        from_json(Architecture, '{"initio": "architecture", "version": 2, "space": "nb201", "choices": [1e400]}')

@@ -92,6 +92,8 @@ class Batch:
         object.__setattr__(self, "classes", _whole(self.classes, "the number of classes"))
         object.__setattr__(self, "mean", tuple(map(float, self.mean)))
         object.__setattr__(self, "std", tuple(map(float, self.std)))
+        if not all(map(math.isfinite, (*self.mean, *self.std))):
+            raise InputError("the mean and the deviation of a batch must be finite numbers")
         if x.ndim < 2 or y.shape != x.shape[:1] or len(y) == 0:
             raise InputError(f"a batch needs m >= 1 inputs and m labels, not shapes {x.shape} and {y.shape}")
         if not np.isfinite(x).all():
