@@ -65,6 +65,7 @@ def test_a_search_tells_its_steps_and_who_leads(capsys: pytest.CaptureFixture[st
     with SearchReporter() as reporter:
         search(
             "nb201",
+            "nasi-fit",
             steps=3,
             restarts=2,
             **size,
