@@ -6,8 +6,8 @@ workers, and readers of their output that go away. Who was interrupted is resume
 there is something to resume, by the same command where there is not.
 
 Half of the kills come when the work has used a random share of its processor time, half before a random operation on a
-file of the work: between any two of them. One that comes too late is tried again, so `struck` counts processes that died
-of it, and `begun` those of them that had records on disk to lose.
+file of the work: between any two of them. One that comes too late is tried again: `struck` counts the processes that
+died of it, and `begun` those of them that had records on disk to lose.
 
 python -m studies.faults
 python -m studies.faults --kills 40 --work search train

@@ -15,6 +15,7 @@ import lzma
 import pickle
 import tempfile
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -483,6 +484,10 @@ def hundred(root: Path, binary: bool = False) -> None:
     formats.write_cifar100(root, formats.images(2, 3, 32, 32), formats.labels(2, 100), "train", binary=binary)
 
 
+def ten(root: Path) -> None:
+    formats.write_cifar10_python(root, formats.images(6, 3, 32, 32), formats.labels(6))
+
+
 PICTURES = ("png", "jpg", "bmp", "gif", "webp", "tif", "ppm")
 DATA_FOLDERS = {
     "idx images": (DataFolder(digits, "train-images-idx3-ubyte"), of_bytes),
@@ -492,14 +497,18 @@ DATA_FOLDERS = {
         either(of_bytes, inside(gzip.decompress, gzip.compress, of_bytes)),
     ),
     "cifar pickle": (DataFolder(hundred, "train"), of_pickle),
+    "cifar meta": (DataFolder(ten, "batches.meta"), of_pickle),
     "cifar binary": (DataFolder(partial(hundred, binary=True), "train.bin"), of_bytes),
     **{f"picture {ending}": (pictures(ending), of_bytes) for ending in PICTURES},
 }  # fmt: skip
 
 
 def small_pickles() -> list[bytes]:
-    content = {"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [0, 300, -5], "t": "ü", "s": {1, 2}}
-    return [pickle.dumps(content, protocol) for protocol in range(6)]
+    contents = (
+        {"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [0, 300, -5], "t": "ü", "s": {1, 2}},
+        {"all": OrderedDict({("c10", 7): [1, np.float64(2.5), {3}]}), "t": None},
+    )
+    return [pickle.dumps(content, protocol) for content in contents for protocol in range(6)]
 
 
 def read_pickles(raw: bytes, folder: Path) -> None:

@@ -1,6 +1,5 @@
 """The study of faults strikes, and tells what it struck."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,8 +12,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbed]:
-    yield undisturbed(WORKS["train"], tmp_path_factory.mktemp("train"))
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return undisturbed(WORKS["train"], tmp_path_factory.mktemp("train"))
 
 
 def test_kills_strike_as_often_as_asked_and_lose_nothing(trained: Undisturbed, tmp_path: Path) -> None:
