@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from dataclasses import dataclass
 from difflib import get_close_matches
+
+LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 
 class InputError(ValueError):
@@ -14,6 +17,25 @@ class InputError(ValueError):
     Every parser, loader and settings check of the package raises this and nothing else, so that a program can catch
     it and the command line can print it and exit with code 2.
     """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence))
+
+
+def one_line(message: str) -> str:
+    r"""A message on one line of bounded length, whatever a user's file put into it.
+
+    >>> one_line("a name with\n\x1b[31mcolour")
+    'a name with\\n\\x1b[31mcolour'
+    """
+    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
+    if len(text) > LONGEST:  # the end says where to read on
+        text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
+    return text
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def did_you_mean(wrong: str, right: list[str]) -> str:

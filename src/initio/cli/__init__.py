@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from initio.cli.units import columns
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError, did_you_mean, one_line
 from initio.plugins import look_here
 
 COMMANDS: dict[str, str] = {  # name -> what it does
@@ -47,7 +46,6 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "cache": "say where trainings are kept between runs, or forget them",
     "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
-LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -176,19 +174,3 @@ def _end(message: str, code: int) -> int:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
-
-
-def one_line(message: str) -> str:
-    r"""A message on one line of bounded length, whatever a user's file put into it.
-
-    >>> one_line("a name with\n\x1b[31mcolour")
-    'a name with\\n\\x1b[31mcolour'
-    """
-    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
-    if len(text) > LONGEST:  # the end says where to read on
-        text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
-    return text
-
-
-def _visible(character: str) -> str:
-    return character if character.isprintable() else repr(character)[1:-1]

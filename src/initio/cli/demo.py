@@ -21,15 +21,18 @@ class DemoCommand:
     Args:
         seed: the same seed chooses the same architecture.
         out: folder of the run; by default a new one below `runs`.
+        json: print the result as JSON.
     """
 
     seed: int = 0
     out: str | None = None
+    json: bool = False
 
     def run(self) -> None:
         """Searches, draws the cell, says where the run is."""
         from initio.runs.search import search
 
         folder = new_folder("darts", "votes", self.seed) if self.out is None else Path(self.out)
-        watch(partial(search, "darts", "votes", "noise", seed=self.seed), folder)
-        print(REACHED)
+        watch(partial(search, "darts", "votes", "noise", seed=self.seed), folder, json=self.json)
+        if not self.json:
+            print(REACHED)

@@ -10,8 +10,9 @@ from shlex import quote
 from time import perf_counter
 
 from initio.cli.progress import SolveReporter
-from initio.cli.units import amount, seconds
+from initio.cli.units import amount, seconds, tell
 from initio.errors import InputError
+from initio.records import encode
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class SolveCommand:
         seed: of everything.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run; the time that it used counts, and nothing else goes with it.
+        json: print what came out as JSON.
     """
 
     data: str | None = None
@@ -50,6 +52,7 @@ class SolveCommand:
     seed: int = 0
     out: str | None = None
     resume: str | None = None
+    json: bool = False
 
     def run(self) -> None:
         """Solves with progress on stderr, then says what came out and where it is."""
@@ -79,11 +82,10 @@ class SolveCommand:
         except KeyboardInterrupt:
             print(f"\ngo on with: initio solve --resume {quote(str(folder))}", file=sys.stderr)
             raise
-        print(solution)
-        print(f"\nfolder  {folder}  (README.md explains it)")
+        tell(f"{solution}\n\nfolder  {folder}  (README.md explains it)", encode(solution), json=self.json)
 
     def _refuse_others(self) -> None:
         plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
         for name, value in plain.items():
-            if name != "resume" and getattr(self, name) != value:
+            if name not in ("resume", "json") and getattr(self, name) != value:
                 raise InputError(f"--resume goes on with what the run was asked: leave out --{name.replace('_', '-')}")

@@ -149,6 +149,18 @@ def print_json(value: object) -> None:
     print(json.dumps(encode(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def tell(sentence: str, facts: Mapping[str, object], *, json: bool) -> None:
+    """What was done: a sentence for people, the facts for programs.
+
+    >>> tell("packed 3 scores", {"scores": 3}, json=False)
+    packed 3 scores
+    """
+    if json:
+        print_json(facts)
+    else:
+        print(sentence)
+
+
 def page_file(name: str) -> Path:
     """Where a page is written; an `InputError` before any work where it could not be."""
     path = Path(name)
