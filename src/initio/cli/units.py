@@ -163,9 +163,18 @@ def tell(sentence: str, facts: Mapping[str, object], *, json: bool) -> None:
 
 def page_file(name: str) -> Path:
     """Where a page is written; an `InputError` before any work where it could not be."""
+    return _new_file(name, "page", (".html", ".htm"))
+
+
+def picture_file(name: str) -> Path:
+    """Where a picture is written, likewise."""
+    return _new_file(name, "picture", (".svg", ".pdf", ".png"))
+
+
+def _new_file(name: str, what: str, endings: tuple[str, ...]) -> Path:
     path = Path(name)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a page is an .html file, not {path.name!r}")
+    if path.suffix.lower() not in endings:
+        raise InputError(f"a {what} is a file that ends in {' or '.join(endings)}, not {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"the folder of {name!r} does not exist")
     return path
