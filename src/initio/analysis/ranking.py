@@ -37,6 +37,7 @@ class Member:
     metric: str
     sign: int  # 1 if larger is better, -1 if smaller is
     reason: str
+    enough: float = 1.0  # the part of the pool above which more is no better: a condition rather than a goal
 
 
 MEMBERS = (
@@ -125,7 +126,7 @@ def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBER
 
 def _votes(column: np.ndarray, member: Member) -> np.ndarray | None:
     draws = member.sign * np.atleast_2d(np.asarray(column, dtype=np.float64))
-    votes = np.mean([log_ranks(draw) for draw in draws], axis=0)
+    votes = np.mean([np.minimum(log_ranks(draw), np.log(member.enough)) for draw in draws], axis=0)
     known = votes[~np.isnan(votes)]
     return votes if len(known) and np.ptp(known) > 0 else None
 

@@ -21,6 +21,7 @@ from initio.records import Architecture, decode
 from initio.runs.budget import SCORING, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
+from initio.scores.workers import cores
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
 LEAST_POOL = 3  # architectures that are scored in any case
 TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
+CORES = 4  # that are taken unasked
 ENDING = 0.03  # share of a budget of time that is left for the pictures
 TRAININGS = "trainings"  # the folder of the user's cache, and of a run
 DRAWS = 20_000  # attempts to fill a pool within limits
@@ -98,7 +100,8 @@ def search(
             as many as the measured speed allows, and the data are cut if that is too few.
         halving: give up trainings that, after 1, η, η², ... epochs, are not among the best in η so far; None trains
             all to their end.
-        workers: processes that train at once what a method asks for in any case; 1.
+        workers: processes that work at once, where a method asks for several trainings or measurements whatever they
+            come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cache: keep trainings in the user's cache for other runs (`initio cache`), or else in this run's folder alone.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
         limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
@@ -236,7 +239,7 @@ class _Work:
         used = run.seconds() + time.perf_counter() - self.began
         ending = ENDING * (self.plan.budget or 0.0)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
-        problem = replace(self.problem, folder=run.folder)
+        problem = replace(self.problem, folder=run.folder, workers=self._processes())
         self._tell(SearchStarted(self.search, problem, done))
         known = run.sizes()
         if self.plan.pool:
@@ -256,6 +259,12 @@ class _Work:
             return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
         finally:
             crew.close()
+
+    def _processes(self) -> int:
+        """That measure."""
+        if self.plan.workers is not None or not self.search.parallel:
+            return self.plan.workers or 1
+        return min(cores(), CORES)
 
     def _named(self, result: SearchResult) -> SearchResult:
         return replace(result, method=self.plan.method)
@@ -427,9 +436,9 @@ def _refuse_useless(search: Search[Any], **given: object) -> None:
     if search.trains:
         useless["labels"] = "it trains on the data's own"
     else:
-        useless |= dict.fromkeys(
-            ("queries", "epochs", "pool", "budget", "halving", "workers", "cache"), "it trains nothing"
-        )
+        useless |= dict.fromkeys(("queries", "epochs", "pool", "budget", "halving", "cache"), "it trains nothing")
+        if not search.parallel:
+            useless["workers"] = "it measures one network after the other"
     if search.trains and not search.needs_scores:
         useless["pool"] = "it needs no scores"
     if not search.limited:
