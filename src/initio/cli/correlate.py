@@ -120,7 +120,7 @@ def _draw(relation: Relation, rows: list[dict[str, Any]], target: str, out: Path
 
 
 def _strongest(row: dict[str, Any]) -> float:
-    return -abs(row["spearman"] or 0.0)
+    return -abs(float(row["spearman"] or 0.0))
 
 
 def _metric_rows(relation: Relation, top: int) -> list[dict[str, Any]]:
