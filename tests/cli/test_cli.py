@@ -7,13 +7,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from initio import Architecture, SearchResult, from_json, to_json
+from initio import Architecture, InputError, SearchResult, from_json, to_json
 from initio.cli import COMMANDS, all_commands, main
 from initio.cli.options import options_of, parser
 from initio.spaces import NB201, SPACES
@@ -233,6 +234,36 @@ def test_what_is_typed_beats_the_config(tmp_path: Path, capsys: pytest.CaptureFi
     typed = run(capsys, "sample", "nb201", "--seed", "1")
     assert run(capsys, "sample", "nb201", "--seed", "1", "--config", str(config)) == typed
     assert run(capsys, "sample", "--config", str(config), "nb201", "--seed", "1") == typed
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_knows_when_it_was_started() -> None:
+    code = (
+        "import time; time.sleep(0.3); from initio.errors import process_began as p; print(time.perf_counter() - p())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.3 < float(ran.stdout) < 60
+
+
+@pytest.mark.parametrize("words", [("search", "nb201"), ("search", "--resume", "r"), ("solve", "--data", "digits")])
+def test_a_budget_begins_with_the_process(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's start and the imports count; where another program calls `main`, its call is the beginning."""
+    heard: list[float] = []
+
+    def work(*_: object, began: float, **asked: object) -> NoReturn:
+        heard.append(began)
+        raise InputError("enough")
+
+    for verb in ("search.search", "search.resume_run", "solve.solve"):
+        monkeypatch.setattr(f"initio.runs.{verb}", work)
+    monkeypatch.setattr("initio.cli.process_began", lambda: 3.0)
+    monkeypatch.setattr(sys, "argv", ["initio", *words])
+    before = time.perf_counter()
+    assert (main(), main(words)) == (2, 2)
+    assert heard[0] == 3.0
+    assert heard[1] >= before
 
 
 # --- for programs -----------------------------------------------------------------------------------------------------

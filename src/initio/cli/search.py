@@ -91,15 +91,15 @@ class SearchCommand:
 
         return [find_search(given["method"])] if "method" in given else []
 
-    def run(self) -> None:
+    def run(self, began: float | None = None) -> None:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
         from initio.runs.search import resume_run, search
 
         folder = self._folder()
         if self.resume is None:
-            watch(partial(search, **self._asked()), folder, json=self.json)
+            watch(partial(search, **self._asked(), began=began), folder, json=self.json)
         else:
-            watch(resume_run, folder, json=self.json)
+            watch(partial(resume_run, began=began), folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""

@@ -7,7 +7,6 @@ from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from time import perf_counter
 
 from initio.cli.progress import SolveReporter
 from initio.cli.units import amount, seconds, tell
@@ -29,7 +28,7 @@ class SolveCommand:
         max_flops: upper limit on its FLOPs for one image.
         max_latency: upper limit on its measured time for one image on one thread, as in 20ms.
         space: where to search; by default nb201 for images and mlp-3 for all else.
-        method: how to search, one that trains; by default what the time allows.
+        method: how to search; by default with short trainings, or by votes where the time does not allow them.
         recipe: whose settings are trained with, as docs/training.md lists them; the epochs follow from the time.
         baseline: give half of the time to a ResNet of the same size.
         skip_bad: leave out pictures of a folder that cannot be read; without it they are named, and nothing is done.
@@ -54,9 +53,8 @@ class SolveCommand:
     resume: str | None = None
     json: bool = False
 
-    def run(self) -> None:
+    def run(self, began: float | None = None) -> None:
         """Solves with progress on stderr, then says what came out and where it is."""
-        began = perf_counter()  # to import torch takes a while
         from initio.runs.solve import new_solve_folder, resume_solve, solve
 
         if self.resume is not None:

@@ -18,7 +18,7 @@ from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
-from initio.runs.budget import SCORING, Ticking, TrainingSizes, pool_within, sizes_within
+from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
 from initio.scores.workers import cores
@@ -35,7 +35,7 @@ QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
 LEAST_POOL = 3  # architectures that are scored in any case
 TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
 CORES = 4  # that are taken unasked
-ENDING = 0.03  # share of a budget of time that is left for the pictures
+ENDING = Ending(share=0.03, least=3.0, most=0.2)  # of a budget of time, for the pictures
 TRAININGS = "trainings"  # the folder of the user's cache, and of a run
 DRAWS = 20_000  # attempts to fill a pool within limits
 METRICS = (  # of the pool
@@ -79,6 +79,7 @@ def search(
     pixels: int | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
+    began: float | None = None,
     on_step: OnStep | None = None,
     on_progress: OnProgress | None = None,
     **settings: Any,
@@ -112,6 +113,7 @@ def search(
         pixels: its images' side.
         folder: where the run is kept as it is made; None keeps nothing.
         resume: go on with the same run if the folder holds one.
+        began: when the time began, by `time.perf_counter`; by default now.
         on_step: hears of each new step.
         on_progress: hears what is under way: a `SearchStarted`, then `ScoringProgress`, `TrainingProgress` and notes.
         settings: fields of the method.
@@ -120,7 +122,7 @@ def search(
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     home = get_space(space) if isinstance(space, str) else space
     chosen = make_search(method, home, settings, restarts)
     if not isinstance(limits, Limits):
@@ -165,14 +167,18 @@ def search(
 
 
 def resume_run(
-    folder: str | Path, *, on_step: OnStep | None = None, on_progress: OnProgress | None = None
+    folder: str | Path,
+    *,
+    began: float | None = None,
+    on_step: OnStep | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SearchResult:
     """Goes on with an interrupted run, with the arguments it was started with; a finished one is read."""
     run = RunFolder.open(Path(folder))
     if run.finished:
         return run.result()
     arguments = run.plan().arguments()
-    return search(**arguments, folder=folder, resume=True, on_step=on_step, on_progress=on_progress)
+    return search(**arguments, folder=folder, resume=True, began=began, on_step=on_step, on_progress=on_progress)
 
 
 @dataclass(frozen=True)
@@ -237,7 +243,7 @@ class _Work:
         if self.plan.budget is not None:
             self = replace(self, on_progress=Ticking(run.tick, self.began - run.seconds(), self.on_progress))
         used = run.seconds() + time.perf_counter() - self.began
-        ending = ENDING * (self.plan.budget or 0.0)
+        ending = ENDING.seconds(self.plan.budget or 0.0, self.began)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
         problem = replace(self.problem, folder=run.folder, workers=self._processes())
         self._tell(SearchStarted(self.search, problem, done))
