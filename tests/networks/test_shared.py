@@ -48,6 +48,27 @@ def test_one_hot_mixed_operations_equal_the_built_network(name: str, seed: int) 
     torch.testing.assert_close(network(x, Mixture.path(space, arch)), expected, **EXACT)
 
 
+@pytest.mark.parametrize("name", ["nb1shot1-s1", "nb1shot1-s2", "nb1shot1-s3"])
+def test_one_hot_nb1shot1_is_the_built_network_where_the_output_reads_blocks_alone(name: str) -> None:
+    space, (x, _) = SPACES[name], inputs()
+    network = shared(space)
+    cells = (space.sample(Random(seed)) for seed in range(1000))
+    arch = next(arch for arch in cells if whole_output(space, arch))
+    graph = space.network(arch, network.supernet.settings)
+    expected = filled(network.supernet, graph)(x)
+    torch.testing.assert_close(network(x, one_hot(space, arch)), expected, **EXACT)
+    torch.testing.assert_close(network(x, Mixture.path(space, arch)), expected, **EXACT)
+    for seed in range(3):  # those that read the input too have no built twin, but a value
+        assert torch.isfinite(network(x, Mixture.path(space, space.sample(Random(seed))))).all()
+
+
+def whole_output(space: GraphSpace, arch: Architecture) -> bool:
+    """Whether the output reads no input and every block is live, so that blocks keep their numbers."""
+    parents = [d.options[c] for d, c in zip(space.decisions, arch.choices, strict=True) if d.name.startswith("parents")]
+    used = {word for text in parents for word in text.split(",")}
+    return "0" not in parents[-1].split(",") and used >= {str(v) for v in range(1, len(parents))}
+
+
 def test_a_path_computes_nothing_else() -> None:
     """Nor what only a dead node would read: of this cell one convolution is left, and the network around it."""
     space, (x, _) = SPACES["nb201"], inputs()

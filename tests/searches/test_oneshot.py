@@ -183,7 +183,7 @@ def test_smooth_darts_stays_in_its_box_and_the_worst_is_worse() -> None:
         told = update(at)
         torch.manual_seed(0)
         mixture = search.draw(at, Moment(1, 2, told))
-        for row, options in zip(search.probabilities(at), mixture.options, strict=True):
+        for row, options in zip(search.probabilities(at, at.knows.values), mixture.options, strict=True):
             drawn = torch.stack([weight for weight in options.values() if weight is not None])
             assert float(drawn.sum()) == pytest.approx(1)
             assert float(drawn.min()) >= 0
@@ -198,7 +198,7 @@ def test_dirichlet_draws_have_the_mean_that_is_read() -> None:
     torch.manual_seed(0)
     drawn = [search.draw(at, Moment(0, 1)).options[0] for _ in range(500)]
     means = torch.tensor([[float(w) for w in options.values() if w is not None] for options in drawn]).mean(0)
-    torch.testing.assert_close(means.double(), search.probabilities(at)[0], atol=0.05, rtol=0)
+    torch.testing.assert_close(means.double(), search.probabilities(at, at.knows.values)[0], atol=0.05, rtol=0)
 
 
 def test_snas_learns_from_the_backward_pass_of_the_weights() -> None:

@@ -208,7 +208,12 @@ def _narrow(op: Op | Graph, channels: int) -> Op | Graph:
     if op.c_in % channels:
         raise InputError(f"a width of {op.c_in} channels cannot be cut into {channels} equal parts: take another width")
     width = op.c_in // channels
-    return replace(op, options=tuple(replace(option, c_in=width, c_out=width) for option in op.options))
+    return replace(op, options=tuple(_of_width(option, width) for option in op.options))
+
+
+def _of_width(option: Op | Graph, width: int) -> Op:
+    assert isinstance(option, Op)
+    return replace(option, c_in=width, c_out=width)
 
 
 def _collect_nodes(graph: Graph, found: dict[tuple[int, ...], None]) -> None:

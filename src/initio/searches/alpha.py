@@ -37,7 +37,7 @@ class Alpha(Learned):
     def rows(self, values: Tensor) -> tuple[list[Tensor], Tensor]:
         """One row a categorical, and the edges' numbers, if there are any."""
         sizes = [len(own) for own in self.kept]
-        *rows, edges = values.split([*sizes, len(values) - sum(sizes)])
+        *rows, edges = torch.split_with_sizes(values, [*sizes, len(values) - sum(sizes)])
         return rows, edges
 
 
@@ -107,14 +107,18 @@ class AlphaSearch(OneShotSearch):
         """Adam with the published coefficients."""
         at.knows.adam(gradient, self.alpha_lr, (self.alpha_beta, 0.999), self.alpha_decay)
 
-    def probabilities(self, at: SharedTraining) -> list[Tensor]:
-        """How much each kept option weighs in the end: softmax(α)."""
-        rows, _ = alpha_of(at).rows(at.knows.values)
+    def probabilities(self, at: SharedTraining, values: Tensor) -> list[Tensor]:
+        """How much each kept option weighs by these values of α: softmax(α)."""
+        rows, _ = alpha_of(at).rows(values)
         return [row.softmax(0) for row in rows]
+
+    def mean(self, at: SharedTraining, values: Tensor) -> Mixture:
+        """The mixture without chance."""
+        return Mixture.rows(self.probabilities(at, values), kept=alpha_of(at).kept)
 
     def strengths(self, at: SharedTraining) -> list[Tensor]:
         """By what options are compared also across categoricals; their probabilities."""
-        return self.probabilities(at)
+        return self.probabilities(at, at.knows.values)
 
     def read(self, at: SharedTraining, now: Moment) -> Reading:
         """The options that weigh most."""
@@ -123,7 +127,7 @@ class AlphaSearch(OneShotSearch):
             arch = heaviest(at.problem, at.space, weights, Random(f"{self.name} {at.seed}"))
         else:
             arch = at.space.decode(weights)
-        return Reading(arch, tuple(at.knows.values.tolist()), entropy(self.probabilities(at)))
+        return Reading(arch, tuple(at.knows.values.tolist()), entropy(self.probabilities(at, at.knows.values)))
 
 
 def alpha_of(at: SharedTraining) -> Alpha:

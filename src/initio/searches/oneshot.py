@@ -21,7 +21,7 @@ from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from initio.data import Noise
 from initio.data.draw import HELD_OUT, generator
 from initio.errors import InputError, at_least, positive
+from initio.networks.graphs import NetworkSettings, Norm
 from initio.networks.shared import Mixture, SharedNetwork, Statistics
 from initio.records import Architecture
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
@@ -296,11 +297,11 @@ class OneShotSearch(Search[SharedEpoch]):
             raise InputError("noise has nothing to learn: search on data with labels, as digits, a file or a folder")
         SharedNetwork(space, self.settings_of(problem), channels=self.partial)
 
-    def settings_of(self, problem: Problem) -> Any:
+    def settings_of(self, problem: Problem) -> NetworkSettings:
         """The shared network's."""
         data = problem.known_data
-        norm = {True: "affine", False: "plain"}[self.affine]
-        return replace(problem.network, norm=norm, classes=data.classes, shape=data.shape)
+        norms: dict[bool, Norm] = {True: "affine", False: "plain"}
+        return replace(problem.network, norm=norms[self.affine], classes=data.classes, shape=data.shape)
 
     def n_epochs(self, problem: Problem) -> int:
         """Of each stage."""

@@ -58,9 +58,9 @@ class DrNas(AlphaSearch):
         """The loss and the penalty."""
         return loss + self.anchor * (concentration(values) - 1).square().sum()
 
-    def probabilities(self, at: SharedTraining) -> list[Tensor]:
+    def probabilities(self, at: SharedTraining, values: Tensor) -> list[Tensor]:
         """The mean of the distribution."""
-        rows, _ = alpha_of(at).rows(concentration(at.knows.values))
+        rows, _ = alpha_of(at).rows(concentration(values))
         return [row / row.sum() for row in rows]
 
 

@@ -85,7 +85,7 @@ class ControllerState(Learned):
 
     def sample(self, values: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """What `Controller` gives with these parameters."""
-        parts = values.split([shape.numel() for shape in self.shapes.values()])
+        parts = torch.split_with_sizes(values, [shape.numel() for shape in self.shapes.values()])
         named = {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
         found: tuple[Tensor, Tensor, Tensor] = functional_call(self.forms[0], named, (count,))
         return found

@@ -82,7 +82,7 @@ class PDarts(AlphaSearch):
         kept = [tuple(range(len(decision))) for decision in space.relaxation]
         for before, drop in zip(range(stage), (self.first_drop, self.second_drop), strict=False):
             last = done[(before + 1) * (len(done) // stage) - 1]
-            rows = torch.tensor(last.alpha).split([len(own) for own in kept])
+            rows = torch.split_with_sizes(torch.tensor(last.alpha), [len(own) for own in kept])
             kept = [_strongest(own, row, max(1, len(own) - drop)) for own, row in zip(kept, rows, strict=True)]
         return kept
 
@@ -105,7 +105,7 @@ class PDarts(AlphaSearch):
 
     def strengths(self, at: SharedTraining) -> list[Tensor]:
         """softmax(α), without the skips that are too many."""
-        rows = self.probabilities(at)
+        rows = self.probabilities(at, at.knows.values)
         if at.stage + 1 < self.stages:
             return rows
         while len(skips := self._skips(at, rows)) > self.most_skips:

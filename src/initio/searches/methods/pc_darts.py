@@ -49,9 +49,13 @@ class PcDarts(AlphaSearch):
 
     def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
         """softmax(α) on an edge, softmax(β) among the edges of a node."""
+        return self.mean(at, values)
+
+    def mean(self, at: SharedTraining, values: Tensor) -> Mixture:
+        """The same."""
         alpha = alpha_of(at)
-        rows, edges = alpha.rows(values)
-        return Mixture.rows([row.softmax(0) for row in rows], edge_weights(at, edges), alpha.kept)
+        _, edges = alpha.rows(values)
+        return Mixture.rows(self.probabilities(at, values), edge_weights(at, edges), alpha.kept)
 
     def learn(self, at: SharedTraining, now: Moment) -> None:
         """Not in the first epochs, in which options without weights would win."""
@@ -61,7 +65,8 @@ class PcDarts(AlphaSearch):
     def strengths(self, at: SharedTraining) -> list[Tensor]:
         """softmax(α) times the weight of the edge."""
         _, edges = alpha_of(at).rows(at.knows.values)
-        return [row * edge for row, edge in zip(self.probabilities(at), edge_weights(at, edges), strict=True)]
+        rows = self.probabilities(at, at.knows.values)
+        return [row * edge for row, edge in zip(rows, edge_weights(at, edges), strict=True)]
 
 
 def edge_weights(at: SharedTraining, edges: Tensor) -> tuple[Tensor, ...]:

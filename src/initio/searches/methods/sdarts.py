@@ -42,7 +42,7 @@ class SdartsRs(Darts):
     def draw(self, at: SharedTraining, now: Moment) -> Mixture:
         """softmax(α) + δ, back on the simplex."""
         radius = FIRST + (self.epsilon - FIRST) * now.epoch / now.epochs
-        p = torch.cat(self.probabilities(at))
+        p = torch.cat(self.probabilities(at, at.knows.values))
         start = radius * (2 * torch.rand_like(p) - 1)
         with torch.no_grad():
             return self._mixture(at, p + self.moved(at, now, p, start, radius))
