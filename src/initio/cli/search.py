@@ -47,7 +47,8 @@ class SearchCommand:
             not given are as many as the measured speed allows.
         halving: give up a training that is not among the best in so many after 1, and again after so many times as
             many epochs, as in 3; by default every training goes to its end.
-        workers: processes that train at once, where a method asks for several trainings whatever they come to; 1.
+        workers: processes that work at once, where a method asks for several trainings or measurements whatever they
+            come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
@@ -90,15 +91,15 @@ class SearchCommand:
 
         return [find_search(given["method"])] if "method" in given else []
 
-    def run(self) -> None:
+    def run(self, began: float | None = None) -> None:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
         from initio.runs.search import resume_run, search
 
         folder = self._folder()
         if self.resume is None:
-            watch(partial(search, **self._asked()), folder, json=self.json)
+            watch(partial(search, **self._asked(), began=began), folder, json=self.json)
         else:
-            watch(resume_run, folder, json=self.json)
+            watch(partial(resume_run, began=began), folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""

@@ -14,6 +14,7 @@ import numpy as np
 from initio.files import whole_file
 
 LETTERS = 11  # of a title in an inch
+UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture, the same file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +38,8 @@ class Curves:
 def save_curves(curves: Curves, path: Path, title: str) -> None:
     """Draws means over runs with a band of their standard errors (HNAS, Figure 3), and the best of the table."""
     figure = _figure(curves, title)
-    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same curves, the same file
     with whole_file(path) as temporary:
-        figure.savefig(temporary, metadata=dated.get(path.suffix))
+        figure.savefig(temporary, metadata=UNDATED.get(path.suffix))
 
 
 def _figure(curves: Curves, title: str) -> Figure:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from initio.files import whole_file
-from initio.report.curves import LETTERS
+from initio.report.curves import LETTERS, UNDATED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,6 +107,5 @@ def save_lines(
 def _finish(figure: Figure, path: Path, title: str) -> None:
     if title:
         figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
-    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same values, the same file
     with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150, metadata=dated.get(path.suffix))
+        figure.savefig(temporary, dpi=150, metadata=UNDATED.get(path.suffix))

@@ -19,9 +19,10 @@ from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
-from initio.runs.budget import SCORING, Ticking, TrainingSizes, pool_within, sizes_within
+from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
+from initio.scores.workers import cores
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 QUERIES, POOL = 10, 200  # of a search that trains
 LEAST_POOL = 3  # architectures that are scored in any case
 TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
-ENDING = 0.03  # share of a budget of time that is left for the pictures
+CORES = 4  # that are taken unasked
+ENDING = Ending(share=0.03, least=3.0, most=0.2)  # of a budget of time, for the pictures
 TRAININGS = "trainings"  # the folder of the user's cache, and of a run
 DRAWS = 20_000  # attempts to fill a pool within limits
 METRICS = (  # of the pool
@@ -79,6 +81,7 @@ def search(
     pixels: int | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
+    began: float | None = None,
     on_step: OnStep | None = None,
     on_progress: OnProgress | None = None,
     **settings: Any,
@@ -100,7 +103,8 @@ def search(
             as many as the measured speed allows, and the data are cut if that is too few.
         halving: give up trainings that, after 1, η, η², ... epochs, are not among the best in η so far; None trains
             all to their end.
-        workers: processes that train at once what a method asks for in any case; 1.
+        workers: processes that work at once, where a method asks for several trainings or measurements whatever they
+            come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cache: keep trainings in the user's cache for other runs (`initio cache`), or else in this run's folder alone.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
         limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
@@ -111,6 +115,7 @@ def search(
         pixels: its images' side.
         folder: where the run is kept as it is made; None keeps nothing.
         resume: go on with the same run if the folder holds one.
+        began: when the time began, by `time.perf_counter`; by default now.
         on_step: hears of each new step.
         on_progress: hears what is under way: a `SearchStarted`, then `ScoringProgress`, `TrainingProgress` and notes.
         settings: fields of the method.
@@ -119,7 +124,7 @@ def search(
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     home = get_space(space) if isinstance(space, str) else space
     chosen = make_search(method, home, settings, restarts)
     if not isinstance(limits, Limits):
@@ -170,14 +175,18 @@ def search(
 
 
 def resume_run(
-    folder: str | Path, *, on_step: OnStep | None = None, on_progress: OnProgress | None = None
+    folder: str | Path,
+    *,
+    began: float | None = None,
+    on_step: OnStep | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SearchResult:
     """Goes on with an interrupted run, with the arguments it was started with; a finished one is read."""
     run = RunFolder.open(Path(folder))
     if run.finished:
         return run.result()
     arguments = run.plan().arguments()
-    return search(**arguments, folder=folder, resume=True, on_step=on_step, on_progress=on_progress)
+    return search(**arguments, folder=folder, resume=True, began=began, on_step=on_step, on_progress=on_progress)
 
 
 @dataclass(frozen=True)
@@ -242,9 +251,9 @@ class _Work:
         if self.plan.budget is not None:
             self = replace(self, on_progress=Ticking(run.tick, self.began - run.seconds(), self.on_progress))
         used = run.seconds() + time.perf_counter() - self.began
-        ending = ENDING * (self.plan.budget or 0.0)
+        ending = ENDING.seconds(self.plan.budget or 0.0, self.began)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
-        problem = replace(self.problem, folder=run.folder)
+        problem = replace(self.problem, folder=run.folder, workers=self._processes())
         self._tell(SearchStarted(self.search, problem, done))
         known = run.sizes()
         if self.plan.pool:
@@ -264,6 +273,12 @@ class _Work:
             return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
         finally:
             crew.close()
+
+    def _processes(self) -> int:
+        """That measure."""
+        if self.plan.workers is not None or not self.search.parallel:
+            return self.plan.workers or 1
+        return min(cores(), CORES)
 
     def _named(self, result: SearchResult) -> SearchResult:
         return replace(result, method=self.plan.method)
@@ -439,7 +454,11 @@ def _refuse_useless(search: Search[Any], **given: object) -> None:
         why = "it trains nothing"
         if search.learns:
             why = "it trains one network"
-        useless |= dict.fromkeys(("queries", "pool", "budget", "halving", "workers", "cache"), why)
+        useless |= dict.fromkeys(("queries", "pool", "budget", "halving", "cache"), why)
+        if not search.parallel:
+            useless["workers"] = "it measures one network after the other"
+        if search.learns:
+            useless["workers"] = why
     if not (search.trains or search.learns):
         useless["epochs"] = "it trains nothing"
     if search.trains and not search.needs_scores:

@@ -60,6 +60,7 @@ class Search(ABC, Generic[S]):
     usual_batch: ClassVar[int] = 64  # inputs in a batch, the same
     needs_scores: ClassVar[bool] = False  # of a pool, made before it starts
     resumes: ClassVar[bool] = True  # goes on from the steps of an interrupted run; a short search starts over instead
+    parallel: ClassVar[bool] = False  # measures in several processes what it has to measure in any case
     limited: ClassVar[bool] = False  # keeps limits on parameters, FLOPs and latency
     by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # settings that differ from the defaults in some spaces
     step_types: ClassVar[tuple[type[SearchStep], ...]]  # the records that it yields

@@ -79,6 +79,7 @@ class Problem:
         halving: η of successive halving: of the trainings that came as far, only the best in η go on after 1, η, η²,
             ... epochs; None trains all to their end.
         evaluate: who trains.
+        workers: processes that may measure at once.
         folder: of the run, for what a search keeps beside its steps; None keeps nothing.
     """
 
@@ -96,6 +97,7 @@ class Problem:
     epochs: tuple[int, ...] = ()
     halving: int | None = None
     evaluate: Evaluate | None = field(default=None, repr=False)
+    workers: int = field(default=1, compare=False, repr=False)
     folder: Path | None = None
 
     # --- batches and networks at initialisation -------------------------------------------------------------------
@@ -110,6 +112,11 @@ class Problem:
         if self.data is None:
             raise InputError("this search looks at data: give it some, if only noise")
         return self.data
+
+    @property
+    def bare(self) -> Problem:
+        """Space and network sizes alone: what another process needs to build."""
+        return Problem(self.space, network=self.network, target=self.target)
 
     @property
     def graphs(self) -> GraphSpace:
