@@ -1,4 +1,4 @@
-"""A shared network is the built one where its mixture is one-hot, and PC-DARTS' edges are what the paper writes."""
+"""A shared network is the built one where its blend is one-hot, and PC-DARTS' edges are what the paper writes."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from initio.errors import InputError
 from initio.networks.graphs import Graph, Mixed
-from initio.networks.shared import Mixture, SharedNetwork
+from initio.networks.shared import Blend, SharedNetwork
 from initio.records import Architecture
 from initio.spaces import SPACES, GraphSpace, NetworkSettings
 from tests.networks.test_supernet import filled, inputs, settings_of
@@ -22,13 +22,13 @@ def shared(space: GraphSpace, **given: object) -> SharedNetwork:
     return made.double()
 
 
-def one_hot(space: GraphSpace, arch: Architecture) -> Mixture:
+def one_hot(space: GraphSpace, arch: Architecture) -> Blend:
     """All options, those of the architecture with weight one, all others with zero."""
     used = dict(space.active(arch))
     rows = [torch.zeros(len(decision)).double() for decision in space.relaxation]
     for k, option in used.items():
         rows[k][option] = 1.0
-    return Mixture.rows(rows)
+    return Blend.rows(rows)
 
 
 def built(network: SharedNetwork, arch: Architecture) -> torch.nn.Module:
@@ -45,7 +45,7 @@ def test_one_hot_mixed_operations_equal_the_built_network(name: str, seed: int) 
     network, arch = shared(space), space.sample(Random(seed))
     expected = built(network, arch)(x)
     torch.testing.assert_close(network(x, one_hot(space, arch)), expected, **EXACT)
-    torch.testing.assert_close(network(x, Mixture.path(space, arch)), expected, **EXACT)
+    torch.testing.assert_close(network(x, Blend.path(space, arch)), expected, **EXACT)
 
 
 @pytest.mark.parametrize("name", ["nb1shot1-s1", "nb1shot1-s2", "nb1shot1-s3"])
@@ -57,9 +57,9 @@ def test_one_hot_nb1shot1_is_the_built_network_where_the_output_reads_blocks_alo
     graph = space.network(arch, network.supernet.settings)
     expected = filled(network.supernet, graph)(x)
     torch.testing.assert_close(network(x, one_hot(space, arch)), expected, **EXACT)
-    torch.testing.assert_close(network(x, Mixture.path(space, arch)), expected, **EXACT)
+    torch.testing.assert_close(network(x, Blend.path(space, arch)), expected, **EXACT)
     for seed in range(3):  # those that read the input too have no built twin, but a value
-        assert torch.isfinite(network(x, Mixture.path(space, space.sample(Random(seed))))).all()
+        assert torch.isfinite(network(x, Blend.path(space, space.sample(Random(seed))))).all()
 
 
 def whole_output(space: GraphSpace, arch: Architecture) -> bool:
@@ -73,7 +73,7 @@ def test_a_path_computes_nothing_else() -> None:
     """Nor what only a dead node would read: of this cell one convolution is left, and the network around it."""
     space, (x, _) = SPACES["nb201"], inputs()
     network = shared(space)
-    network(x, Mixture.path(space, space.architecture(3, 3, 3, 2, 0, 0))).sum().backward()
+    network(x, Blend.path(space, space.architecture(3, 3, 3, 2, 0, 0))).sum().backward()
     cells = [key for key, part in network.supernet.operations.items() if "edge_" in key and has_gradient(part)]
     assert {key.split("/")[1].split(":")[0] for key in cells} == {"edge_0_3"}
     assert {key.split(":")[1] for key in cells} == {"nor_conv_1x1"}
@@ -89,9 +89,9 @@ def test_partial_channels_with_all_channels_equal_full_ones(name: str, monkeypat
     network = shared(space)
     rows = [torch.rand(len(decision), generator=torch.Generator().manual_seed(k)).double().softmax(0)
             for k, decision in enumerate(space.relaxation)]  # fmt: skip
-    full = network(x, Mixture.rows(rows))
+    full = network(x, Blend.rows(rows))
     monkeypatch.setattr(SharedNetwork, "_bypassed", lambda network, mixed: True)
-    torch.testing.assert_close(network(x, Mixture.rows(rows)), full, **EXACT)
+    torch.testing.assert_close(network(x, Blend.rows(rows)), full, **EXACT)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -110,7 +110,7 @@ def test_a_partial_edge_is_what_the_paper_writes(stride: int) -> None:
     weights = torch.rand(7).double().softmax(0)
     edge = torch.tensor(0.3).double()
     options = [dict(enumerate(weights)) if k == mixed.categorical else {} for k in range(len(space.relaxation))]
-    mixture = Mixture(tuple(options), tuple([edge] * len(options)))
+    blend = Blend(tuple(options), tuple([edge] * len(options)))
     half = mixed.c_in // 2
     parts = [network.supernet.option(mixed, option, path, [x[:, :half]]) for option in range(7)]
     total = sum(w * part for w, part in zip(weights, parts, strict=True))  # type: ignore[operator]
@@ -120,7 +120,7 @@ def test_a_partial_edge_is_what_the_paper_writes(stride: int) -> None:
     assert isinstance(total, Tensor)
     pairs = [channel for both in zip(total.unbind(1), past.unbind(1), strict=True) for channel in both]
     expected = edge * torch.stack(pairs, dim=1)
-    found = network._mix(mixture, mixed, path, [x])
+    found = network._mix(blend, mixed, path, [x])
     torch.testing.assert_close(found, expected, **EXACT)
 
 
@@ -139,7 +139,7 @@ def test_batch_norms_use_the_batch_or_what_they_remember() -> None:
     arch = space.architecture(3, 3, 3, 3, 3, 3)
     for statistics, same in (("batch", True), ("running", False)):
         network = SharedNetwork(space, NetworkSettings(4, 1, shape=(3, 8, 8)), statistics=statistics).double()  # type: ignore[arg-type]
-        network.mixture = Mixture.path(space, arch)
+        network.blend = Blend.path(space, arch)
         assert torch.equal(network.train()(x), network.eval()(x)) == same
 
 
@@ -147,8 +147,8 @@ def test_dropped_skips_are_skips_alone() -> None:
     space, (x, _) = SPACES["nb201"], inputs()
     network = shared(space)
     for option, changes in ((1, True), (3, False)):
-        mixture = Mixture.path(space, space.architecture(0, 0, 0, option, 0, 0))
+        blend = Blend.path(space, space.architecture(0, 0, 0, option, 0, 0))
         network.skip_dropout = 0.0
-        plain = network(x, mixture)
+        plain = network(x, blend)
         network.skip_dropout = 0.5
-        assert torch.equal(network(x, mixture), plain) != changes
+        assert torch.equal(network(x, blend), plain) != changes

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import initio
 from initio.data import load
 from initio.errors import InputError
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches import Problem, drive
 from initio.searches.alpha import Alpha, alpha_of, entropy
 from initio.searches.methods.darts import Darts, Lookahead
@@ -79,16 +79,16 @@ def test_the_second_order_is_the_derivative_through_one_step() -> None:
 
     def after_one_step(values: Tensor) -> float:
         """L_val(w'(α), α), the step written out as SGD takes it."""
-        mixture = Darts().mix(at, values, Moment(0, 1))
+        blend = Darts().mix(at, values, Moment(0, 1))
         weights = list(at.network.parameters())
-        loss = F.cross_entropy(at.network(told.x, mixture), told.y)
+        loss = F.cross_entropy(at.network(told.x, blend), told.y)
         gradients = torch.autograd.grad(loss, weights, allow_unused=True)
         kept = [w.detach().clone() for w in weights]
         with torch.no_grad():
             for w, g in zip(weights, gradients, strict=True):
                 if g is not None:
                     w -= told.lr * (0.9 * told.optimizer.state[w]["momentum_buffer"] + g + 3e-4 * w)
-            value = F.cross_entropy(at.network(x, mixture), y).item()
+            value = F.cross_entropy(at.network(x, blend), y).item()
             for w, before in zip(weights, kept, strict=True):
                 w.copy_(before)
         return value
@@ -139,10 +139,10 @@ def test_gates_have_value_one_and_the_slope_of_a_softmax() -> None:
     at = training(Gdas())
     values = at.knows.leaf()
     torch.manual_seed(5)
-    mixture = straight_through(at, values, tau=0.7)
+    blend = straight_through(at, values, tau=0.7)
     torch.manual_seed(5)
     rows, _ = alpha_of(at).rows(values)
-    for row, options in zip(rows, mixture.options, strict=True):
+    for row, options in zip(rows, blend.options, strict=True):
         noisy = (row - torch.empty_like(row).exponential_().log()) / 0.7
         [(option, gate)] = options.items()
         assert gate is not None
@@ -182,13 +182,13 @@ def test_smooth_darts_stays_in_its_box_and_the_worst_is_worse() -> None:
         at = training(search)
         told = update(at)
         torch.manual_seed(0)
-        mixture = search.draw(at, Moment(1, 2, told))
-        for row, options in zip(search.probabilities(at, at.knows.values), mixture.options, strict=True):
+        blend = search.draw(at, Moment(1, 2, told))
+        for row, options in zip(search.probabilities(at, at.knows.values), blend.options, strict=True):
             drawn = torch.stack([weight for weight in options.values() if weight is not None])
             assert float(drawn.sum()) == pytest.approx(1)
             assert float(drawn.min()) >= 0
             assert not torch.allclose(drawn, row)
-        losses[search.name] = F.cross_entropy(at.network(told.x, mixture), told.y).item()
+        losses[search.name] = F.cross_entropy(at.network(told.x, blend), told.y).item()
     assert losses["sdarts-adv"] > losses["sdarts-rs"]
 
 
@@ -217,8 +217,8 @@ def test_the_controller_learns_what_is_rewarded(monkeypatch: pytest.MonkeyPatch)
     search = Enas(steps=40, batch=20, controller_lr=0.05, hidden=8)
     at = search.training(problem(), 0)
 
-    def forward(x: Tensor, mixture: Mixture) -> Tensor:
-        good = 3 in mixture.options[0]
+    def forward(x: Tensor, blend: Blend) -> Tensor:
+        good = 3 in blend.options[0]
         right = F.one_hot(labels[x.sum().item()], 10).float()
         return right if good else 1 - right
 

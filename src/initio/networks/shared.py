@@ -1,8 +1,8 @@
 """Supernets that learn: all options of a space side by side, with weights that every architecture shares.
 
-A `Mixture` says what is computed: for each categorical of `space.relaxation` the options that take part, each times
+A `Blend` says what is computed: for each categorical of `space.relaxation` the options that take part, each times
 its weight. One option a categorical is a single path, all of them with the weights of a softmax are DARTS' mixed
-operations, and a categorical without any is an edge that is not there. What a mixture does not need is not computed.
+operations, and a categorical without any is an edge that is not there. What a blend does not need is not computed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SharedSpace(OneShot, Protocol):
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Blend:
     """What a shared network computes.
 
     Args:
@@ -50,7 +50,7 @@ class Mixture:
     edges: tuple[Tensor, ...] | None = None
 
     @classmethod
-    def path(cls, space: SharedSpace, arch: Architecture) -> Mixture:
+    def path(cls, space: SharedSpace, arch: Architecture) -> Blend:
         """An architecture alone."""
         options: list[dict[int, Tensor | None]] = [{} for _ in space.relaxation]
         for categorical, option in space.active(arch):
@@ -58,7 +58,7 @@ class Mixture:
         return cls(tuple(options))
 
     @classmethod
-    def rows(cls, rows: Sequence[Tensor], edges: tuple[Tensor, ...] | None = None, kept: Kept | None = None) -> Mixture:
+    def rows(cls, rows: Sequence[Tensor], edges: tuple[Tensor, ...] | None = None, kept: Kept | None = None) -> Blend:
         """One row of weights a categorical, for all its options or for those that are kept."""
         options = kept or [range(len(row)) for row in rows]
         return cls(tuple(dict(zip(own, row, strict=True)) for own, row in zip(options, rows, strict=True)), edges)
@@ -67,7 +67,7 @@ class Mixture:
 class SharedNetwork(nn.Module):
     """The network of a space that holds the weights of every option, all made at once.
 
-    `forward` computes `mixture`, which whoever trains sets before each update.
+    `forward` computes `blend`, which whoever trains sets before each update.
 
     Args:
         space: one with a supernet.
@@ -91,7 +91,7 @@ class SharedNetwork(nn.Module):
         self.space, self.channels = space, channels
         self.supernet = Supernet(space, settings, seed)
         self.graph = _narrowed(space.side_by_side(self.supernet.settings), channels)
-        self.mixture = Mixture(tuple({} for _ in space.relaxation))
+        self.blend = Blend(tuple({} for _ in space.relaxation))
         self.skip_dropout = 0.0  # share of the values of skips that is dropped [P-DARTS 3.3]
         self._run(torch.empty(0), None, _first)  # makes every operation, computes nothing
         if statistics == "batch":
@@ -100,9 +100,9 @@ class SharedNetwork(nn.Module):
                     module.track_running_stats = False
                     module.running_mean = module.running_var = module.num_batches_tracked = None
 
-    def forward(self, x: Tensor, mixture: Mixture | None = None) -> Tensor:
-        """The logits of a mixture, by default of the current one."""
-        return self._run(x, mixture or self.mixture)
+    def forward(self, x: Tensor, blend: Blend | None = None) -> Tensor:
+        """The logits of a blend, by default of the current one."""
+        return self._run(x, blend or self.blend)
 
     @property
     def nodes(self) -> list[tuple[int, ...]]:
@@ -111,17 +111,17 @@ class SharedNetwork(nn.Module):
         _collect_nodes(self.graph, found)
         return list(found)
 
-    def _run(self, x: Tensor, mixture: Mixture | None, apply: Apply = call) -> Tensor:
-        if mixture is None:
+    def _run(self, x: Tensor, blend: Blend | None, apply: Apply = call) -> Tensor:
+        if blend is None:
             return self.supernet.run(self.graph, x, Walk(all_inputs, partial(self._all, apply=apply), apply))
 
         def reads(mixed: Mixed, inputs: tuple[int, ...]) -> tuple[int, ...]:
-            options = _computed(mixed, mixture)
+            options = _computed(mixed, blend)
             if not options and not self._bypassed(mixed):
                 return ()
             return tuple(dict.fromkeys(i for option in options for i in mixed.choose(option, inputs)[1])) or inputs
 
-        return self.supernet.run(self.graph, x, Walk(reads, partial(self._mix, mixture), apply))
+        return self.supernet.run(self.graph, x, Walk(reads, partial(self._mix, blend), apply))
 
     def _all(self, mixed: Mixed, path: str, inputs: list[Maybe], *, apply: Apply) -> Maybe:
         """Every option once; what the last of them gives stands for all."""
@@ -129,17 +129,17 @@ class SharedNetwork(nn.Module):
             value = self.supernet.option(mixed, option, path, inputs, apply)
         return next((value for value in (value, *inputs) if value is not None), None)
 
-    def _mix(self, mixture: Mixture, mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
+    def _mix(self, blend: Blend, mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
         """Σ_o w_o o(x), times the edge's factor [DARTS 2; PC-DARTS 3]."""
         past: Tensor | None = None
         if self._bypassed(mixed) and isinstance(x := inputs[0], Tensor):
             width = mixed.c_in // self.channels
             inputs, past = [x[:, :width]], x[:, width:]
         total: Tensor | None = None
-        for option in _computed(mixed, mixture):
+        for option in _computed(mixed, blend):
             value, weight = (
                 self.supernet.option(mixed, option, path, inputs),
-                mixture.options[mixed.categorical][option],
+                blend.options[mixed.categorical][option],
             )
             if not isinstance(value, Tensor):
                 continue
@@ -150,8 +150,8 @@ class SharedNetwork(nn.Module):
             total = value if total is None else total + value
         if past is not None:
             total = self._joined(mixed, total, past)
-        if total is not None and mixture.edges is not None:
-            total = total * mixture.edges[mixed.categorical]
+        if total is not None and blend.edges is not None:
+            total = total * blend.edges[mixed.categorical]
         return total
 
     def _bypassed(self, mixed: Mixed) -> bool:
@@ -174,9 +174,9 @@ def _first(module: nn.Module, *tensors: Tensor) -> Tensor:
     return tensors[0]
 
 
-def _computed(mixed: Mixed, mixture: Mixture) -> list[int]:
+def _computed(mixed: Mixed, blend: Blend) -> list[int]:
     """The options that take part and are not zero anyway."""
-    return [option for option in mixture.options[mixed.categorical] if not is_zero(mixed, option)]
+    return [option for option in blend.options[mixed.categorical] if not is_zero(mixed, option)]
 
 
 def _may_be_partial(mixed: Mixed) -> bool:

@@ -155,7 +155,7 @@ def _compared(
     seed: int,
     on_done: OnDone,
 ) -> list[SharedCell]:
-    from initio.networks.shared import Mixture
+    from initio.networks.shared import Blend
 
     table = open_table(TABLES_OF.get(at.space.name, at.space.name), tables)
     if not at.examples.validated:
@@ -171,7 +171,7 @@ def _compared(
         if notation in found or not at.space.connected(arch):
             continue
         alone = table.report(arch)[column]
-        found[notation] = SharedCell(notation, at.accuracy(Mixture.path(at.space, arch), batches), alone)
+        found[notation] = SharedCell(notation, at.accuracy(Blend.path(at.space, arch), batches), alone)
         on_done("cells", len(found), count)
     return list(found.values())
 
@@ -197,7 +197,7 @@ def _skip_weights(search: OneShotSearch, at: SharedTraining, steps: Sequence[Sha
 
 
 def _sharpness(search: OneShotSearch, at: SharedTraining) -> tuple[float | None, float | None]:
-    """The eigenvalue of the largest size of ∇²_α L_val at the mean mixture, and its residual."""
+    """The eigenvalue of the largest size of ∇²_α L_val at the mean blend, and its residual."""
     import torch.nn.functional as F  # noqa: N812
 
     from initio.searches.alpha import AlphaSearch

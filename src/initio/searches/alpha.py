@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from initio.errors import at_least, positive
-from initio.networks.shared import Kept, Mixture
+from initio.networks.shared import Blend, Kept
 from initio.searches.oneshot import Learned, Moment, OneShotSearch, Reading, SharedEpoch, SharedTraining
 from initio.searches.problem import heaviest
 from initio.spaces import GraphSpace
@@ -78,11 +78,11 @@ class AlphaSearch(OneShotSearch):
     # --- what differs -------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
-        """The mixture of these values of α, differentiable; it may be a random one."""
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
+        """The blend of these values of α, differentiable; it may be a random one."""
 
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
-        """For the weights: the same mixture."""
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
+        """For the weights: the same blend."""
         with torch.no_grad():
             return self.mix(at, at.knows.values, now)
 
@@ -112,9 +112,9 @@ class AlphaSearch(OneShotSearch):
         rows, _ = alpha_of(at).rows(values)
         return [row.softmax(0) for row in rows]
 
-    def mean(self, at: SharedTraining, values: Tensor) -> Mixture:
-        """The mixture without chance."""
-        return Mixture.rows(self.probabilities(at, values), kept=alpha_of(at).kept)
+    def mean(self, at: SharedTraining, values: Tensor) -> Blend:
+        """The blend without chance."""
+        return Blend.rows(self.probabilities(at, values), kept=alpha_of(at).kept)
 
     def strengths(self, at: SharedTraining) -> list[Tensor]:
         """By what options are compared also across categoricals; their probabilities."""

@@ -30,7 +30,7 @@ from initio.data import Noise
 from initio.data.draw import HELD_OUT, generator
 from initio.errors import InputError, at_least, positive
 from initio.networks.graphs import NetworkSettings, Norm
-from initio.networks.shared import Mixture, SharedNetwork, Statistics
+from initio.networks.shared import Blend, SharedNetwork, Statistics
 from initio.records import Architecture
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem
@@ -116,7 +116,7 @@ class SharedTraining:
     problem: Problem
     network: SharedNetwork
     knows: Learned
-    tally: Tally
+    tally: HeldOutSums
     examples: Examples
     settings: TrainingSettings
     seed: int
@@ -144,13 +144,13 @@ class SharedTraining:
         return ((change(x, rng), y) for x, y in self.other.learn(groups))
 
     @torch.no_grad()
-    def accuracy(self, mixture: Mixture, batches: Sequence[Pair]) -> float:
+    def accuracy(self, blend: Blend, batches: Sequence[Pair]) -> float:
         """In percent, with the shared weights."""
-        right = sum(int((self.network(x, mixture).argmax(1) == y).sum()) for x, y in batches)
+        right = sum(int((self.network(x, blend).argmax(1) == y).sum()) for x, y in batches)
         return 100 * right / sum(len(y) for _, y in batches)
 
 
-class Tally(nn.Module):
+class HeldOutSums(nn.Module):
     """Loss, right answers and number of the architecture's samples in this epoch, as part of a checkpoint."""
 
     sums: Tensor
@@ -258,7 +258,7 @@ class OneShotSearch(Search[SharedEpoch]):
         """What it knows of architectures before a stage, as tensors without gradients."""
 
     @abstractmethod
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """What the next update of the weights trains."""
 
     def learn(self, at: SharedTraining, now: Moment) -> None:
@@ -338,7 +338,7 @@ class OneShotSearch(Search[SharedEpoch]):
         network = SharedNetwork(
             problem.graphs, self.settings_of(problem), seed, channels=self.partial, statistics=self.statistics
         )
-        knows, tally = self.knowledge(problem.graphs, stage, done, seed), Tally()
+        knows, tally = self.knowledge(problem.graphs, stage, done, seed), HeldOutSums()
         network.add_module("knows", knows)
         network.add_module("tally", tally)
         examples = examples_of(data, settings, seed)
@@ -416,7 +416,7 @@ class OneShotSearch(Search[SharedEpoch]):
                 at.held = at.held_out(update.epoch, math.ceil(len(at.examples) / at.settings.batch_size))
         now = Moment(update.epoch, at.settings.epochs, update)
         self.learn(at, now)
-        at.network.mixture = self.draw(at, now)
+        at.network.blend = self.draw(at, now)
 
     def _after(self, at: SharedTraining, seen: TrainedEpoch) -> None:
         with torch.random.fork_rng(devices=[]):
@@ -471,7 +471,7 @@ def skips_of(space: Space, arch: Architecture) -> int:
 def best_of(at: SharedTraining, archs: Sequence[Architecture], now: Moment) -> Architecture:
     """The most accurate on a batch of the architecture's part with the shared weights; the first of equals."""
     batch = list(at.held_out(now.epoch, 1, 2))
-    return max(archs, key=lambda arch: at.accuracy(Mixture.path(at.space, arch), batch))
+    return max(archs, key=lambda arch: at.accuracy(Blend.path(at.space, arch), batch))
 
 
 def candidates(at: SharedTraining, draw: Callable[[], Architecture], count: int) -> list[Architecture]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from initio.errors import InputError
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of, gradient_of
 from initio.searches.oneshot import Moment, SharedTraining
 from initio.training.fit import Update
@@ -47,9 +47,9 @@ class Darts(AlphaSearch):
         if self.hessian not in ("difference", "exact"):
             raise InputError(f"hessian must be difference or exact, not {self.hessian!r}")
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """softmax(α), all options."""
-        return softmax_mixture(at, values)
+        return softmax_blend(at, values)
 
     def gradient(self, at: SharedTraining, values: Tensor, now: Moment, x: Tensor, y: Tensor) -> Tensor:
         """Of either order."""
@@ -69,11 +69,11 @@ class Darts2nd(Darts):
     name: ClassVar[str] = "darts-2nd"
 
 
-def softmax_mixture(at: SharedTraining, values: Tensor) -> Mixture:
+def softmax_blend(at: SharedTraining, values: Tensor) -> Blend:
     """softmax(α) of the options that are kept."""
     alpha = alpha_of(at)
     rows, _ = alpha.rows(values)
-    return Mixture.rows([row.softmax(0) for row in rows], kept=alpha.kept)
+    return Blend.rows([row.softmax(0) for row in rows], kept=alpha.kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Lookahead:
         return dict(self.at.network.named_parameters())
 
     def _loss(self, weights: dict[str, Tensor], x: Tensor, y: Tensor, *, told: bool = False) -> Tensor:
-        logits = functional_call(self.at.network, weights, (x, softmax_mixture(self.at, self.values)))
+        logits = functional_call(self.at.network, weights, (x, softmax_blend(self.at, self.values)))
         loss = F.cross_entropy(logits, y)
         if told:
             self.at.tally.add(loss, logits, y)

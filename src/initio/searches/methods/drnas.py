@@ -1,6 +1,6 @@
 """DrNAS (Chen et al., 2021): `--method drnas`.
 
-Mixtures are drawn from Dirichlet(β) with β = elu(α) + 1, and β learns by the derivative of the draws along their
+Blends are drawn from Dirichlet(β) with β = elu(α) + 1, and β learns by the derivative of the draws along their
 paths [DrNAS 3, 4]; λ‖β − 1‖² keeps it near the uniform distribution on the simplex [DrNAS 2]. The answer goes by the
 mean β/Σβ. The paper's progressive growth of partial channels is not built; `parts` holds them constant.
 """
@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.distributions import Dirichlet
 
 from initio.errors import at_least
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of
 from initio.searches.oneshot import Moment, SharedTraining
 
 
 @dataclass(frozen=True)
 class DrNas(AlphaSearch):
-    """DrNAS: mixtures of a Dirichlet distribution, whose concentration learns.
+    """DrNAS: blends of a Dirichlet distribution, whose concentration learns.
 
     Args:
         anchor: λ of the penalty on the distance to Dirichlet(1).
@@ -48,11 +48,11 @@ class DrNas(AlphaSearch):
         """K."""
         return self.parts
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """A draw of Dirichlet(β) for each edge."""
         alpha = alpha_of(at)
         rows, _ = alpha.rows(values)
-        return Mixture.rows([Dirichlet(concentration(row)).rsample() for row in rows], kept=alpha.kept)
+        return Blend.rows([Dirichlet(concentration(row)).rsample() for row in rows], kept=alpha.kept)
 
     def objective(self, at: SharedTraining, values: Tensor, loss: Tensor) -> Tensor:
         """The loss and the penalty."""

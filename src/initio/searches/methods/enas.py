@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from initio.errors import InputError, at_least, positive
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.records import Architecture
 from initio.searches.oneshot import (
     Learned,
@@ -139,9 +139,9 @@ class Enas(OneShotSearch):
             controller = Controller(sizes, self.hidden, self.temperature, self.bound)
         return ControllerState(controller, seed)
 
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """What the controller writes."""
-        return Mixture.path(at.space, next(iter(self._written(at, 1))))
+        return Blend.path(at.space, next(iter(self._written(at, 1))))
 
     def teach(self, at: SharedTraining, now: Moment) -> None:
         """REINFORCE with a baseline."""
@@ -152,7 +152,7 @@ class Enas(OneShotSearch):
             rewards = []
             for row in choices.tolist():
                 with torch.no_grad():
-                    logits = at.network(x, Mixture.path(at.space, at.space.architecture(*row)))
+                    logits = at.network(x, Blend.path(at.space, at.space.architecture(*row)))
                 at.tally.add(torch.nn.functional.cross_entropy(logits, y), logits, y)
                 rewards.append(float((logits.argmax(1) == y).double().mean()))
             R = torch.tensor(rewards, dtype=values.dtype)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from initio.errors import positive
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of, gumbel
 from initio.searches.oneshot import Moment, SharedTraining
 
@@ -42,13 +42,13 @@ class Gdas(AlphaSearch):
         super().__post_init__()
         positive(self, "tau", "tau_end")
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """One option an edge."""
         tau = self.tau + (self.tau_end - self.tau) * now.progress
         return straight_through(at, values, tau)
 
 
-def straight_through(at: SharedTraining, values: Tensor, tau: float) -> Mixture:
+def straight_through(at: SharedTraining, values: Tensor, tau: float) -> Blend:
     """A path by Gumbel's trick: gates of value 1, with the derivative of softmax((α + g)/τ) where α has one."""
     alpha = alpha_of(at)
     rows, _ = alpha.rows(values)
@@ -60,4 +60,4 @@ def straight_through(at: SharedTraining, values: Tensor, tau: float) -> Mixture:
         if values.requires_grad:
             gate = p[place] - p[place].detach() + 1
         options.append({own[place]: gate})
-    return Mixture(tuple(options))
+    return Blend(tuple(options))

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from initio.errors import InputError, at_least
-from initio.networks.shared import Kept, Mixture
+from initio.networks.shared import Blend, Kept
 from initio.searches.alpha import AlphaSearch, alpha_of, spread
-from initio.searches.methods.darts import softmax_mixture
+from initio.searches.methods.darts import softmax_blend
 from initio.searches.oneshot import SKIP, Moment, SharedEpoch, SharedTraining
 from initio.searches.problem import Problem
 from initio.spaces import GraphSpace
@@ -86,10 +86,10 @@ class PDarts(AlphaSearch):
             kept = [_strongest(own, row, max(1, len(own) - drop)) for own, row in zip(kept, rows, strict=True)]
         return kept
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """softmax(α) of what is kept, skips with dropout."""
         at.network.skip_dropout = self.dropped(at.stage, now)
-        return softmax_mixture(at, values)
+        return softmax_blend(at, values)
 
     def dropped(self, stage: int, now: Moment) -> float:
         """A stage's dropout: down a line while α rests, then by a factor an epoch, as in the release."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from initio.errors import at_least
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of
 from initio.searches.oneshot import Moment, SharedTraining
 
@@ -47,15 +47,15 @@ class PcDarts(AlphaSearch):
         """K."""
         return self.parts
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """softmax(α) on an edge, softmax(β) among the edges of a node."""
         return self.mean(at, values)
 
-    def mean(self, at: SharedTraining, values: Tensor) -> Mixture:
+    def mean(self, at: SharedTraining, values: Tensor) -> Blend:
         """The same."""
         alpha = alpha_of(at)
         _, edges = alpha.rows(values)
-        return Mixture.rows(self.probabilities(at, values), edge_weights(at, edges), alpha.kept)
+        return Blend.rows(self.probabilities(at, values), edge_weights(at, edges), alpha.kept)
 
     def learn(self, at: SharedTraining, now: Moment) -> None:
         """Not in the first epochs, in which options without weights would win."""

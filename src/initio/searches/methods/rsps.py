@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 
 from initio.errors import at_least
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.oneshot import (
     Learned,
     Moment,
@@ -49,9 +49,9 @@ class Rsps(OneShotSearch):
         """Nothing."""
         return Learned(torch.zeros(0))
 
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """A uniform architecture for each update."""
-        return Mixture.path(at.space, at.space.sample(now.random(at.seed)))
+        return Blend.path(at.space, at.space.sample(now.random(at.seed)))
 
     def read(self, at: SharedTraining, now: Moment) -> Reading:
         """The best of `candidates` random ones."""

@@ -1,6 +1,6 @@
 """SDARTS (Chen and Hsieh, 2020): `--method sdarts-rs` and `sdarts-adv`.
 
-The weights learn at mixtures around softmax(α), so that the loss is flat in α when the answer is read: at a uniform
+The weights learn at blends around softmax(α), so that the loss is flat in α when the answer is read: at a uniform
 one in a box of half-width ε [SDARTS 5], or at the worst that projected gradient ascent finds in it [SDARTS 6]. ε
 rises with the epochs. What leaves the simplex is clipped and scaled back to it. α learns as in DARTS of first order.
 """
@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from initio.errors import at_least, positive
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import alpha_of, gradient_of
 from initio.searches.methods.darts import Darts
 from initio.searches.oneshot import Moment, SharedTraining
@@ -25,7 +25,7 @@ FIRST = 0.03  # ε of the first epoch
 
 @dataclass(frozen=True)
 class SdartsRs(Darts):
-    """SDARTS-RS: the weights learn at random mixtures around that of α.
+    """SDARTS-RS: the weights learn at random blends around that of α.
 
     Args:
         epsilon: half-width of the box around softmax(α) that it rises to.
@@ -39,27 +39,27 @@ class SdartsRs(Darts):
         super().__post_init__()
         positive(self, "epsilon")
 
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """softmax(α) + δ, back on the simplex."""
         radius = FIRST + (self.epsilon - FIRST) * now.epoch / now.epochs
         p = torch.cat(self.probabilities(at, at.knows.values))
         start = radius * (2 * torch.rand_like(p) - 1)
         with torch.no_grad():
-            return self._mixture(at, p + self.moved(at, now, p, start, radius))
+            return self._blend(at, p + self.moved(at, now, p, start, radius))
 
     def moved(self, at: SharedTraining, now: Moment, p: Tensor, start: Tensor, radius: float) -> Tensor:
         """δ."""
         return start
 
-    def _mixture(self, at: SharedTraining, p: Tensor) -> Mixture:
+    def _blend(self, at: SharedTraining, p: Tensor) -> Blend:
         alpha = alpha_of(at)
         rows, _ = alpha.rows(p)
-        return Mixture.rows([on_simplex(row) for row in rows], kept=alpha.kept)
+        return Blend.rows([on_simplex(row) for row in rows], kept=alpha.kept)
 
 
 @dataclass(frozen=True)
 class SdartsAdv(SdartsRs):
-    """SDARTS-ADV: the weights learn at the worst mixtures around that of α.
+    """SDARTS-ADV: the weights learn at the worst blends around that of α.
 
     Args:
         attacks: steps of the ascent.
@@ -80,7 +80,7 @@ class SdartsAdv(SdartsRs):
         for _ in range(self.attacks):
             leaf = delta.detach().requires_grad_()
             with torch.enable_grad():
-                loss = F.cross_entropy(at.network(now.update.x, self._mixture(at, p + leaf)), now.update.y)
+                loss = F.cross_entropy(at.network(now.update.x, self._blend(at, p + leaf)), now.update.y)
             delta = delta + 2 * radius / self.attacks * gradient_of(loss, leaf).sign()
             delta = delta.clamp(-radius, radius)
         return delta

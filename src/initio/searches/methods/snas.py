@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from initio.errors import positive
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of, gumbel
 from initio.searches.oneshot import Moment, SharedTraining
 
@@ -39,12 +39,12 @@ class Snas(AlphaSearch):
         super().__post_init__()
         positive(self, "temperature", "temperature_end")
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """softmax((α + g)/λ)."""
         heat = self.temperature * (self.temperature_end / self.temperature) ** now.progress
         alpha = alpha_of(at)
         rows, _ = alpha.rows(values)
-        return Mixture.rows([((row + gumbel(row)) / heat).softmax(0) for row in rows], kept=alpha.kept)
+        return Blend.rows([((row + gumbel(row)) / heat).softmax(0) for row in rows], kept=alpha.kept)
 
     def learn(self, at: SharedTraining, now: Moment) -> None:
         """What the update before has left in the gradient of its sample."""
@@ -52,7 +52,7 @@ class Snas(AlphaSearch):
             self.update(at, at.pending.grad)
         at.pending = None
 
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """A sample through which the weights' backward pass reaches α."""
         at.pending = at.knows.leaf()
         return self.mix(at, at.pending, now)
