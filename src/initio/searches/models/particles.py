@@ -21,7 +21,7 @@ STEPS, STEP, MOMENTUM = 1000, 0.1, 0.9  # [NESBS 5.3.4]
 def shares(logits: np.ndarray) -> np.ndarray:
     """The softmax along the last axis."""
     powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -41,33 +41,33 @@ class GaussianMixture:
     @property
     def size(self) -> int:
         """d."""
-        return self.means.shape[1]
+        return len(self.variances)
 
     @cached_property
     def _logs(self) -> np.ndarray:
         """log w_k and the terms of N that x does not change; (k,)."""
         logs = np.log(self.weights / self.weights.sum())
         norm = 0.5 * (self.size * np.log(2 * np.pi) + np.log(self.variances).sum())
-        return logs - norm - 0.5 * (self.means**2 / self.variances).sum(1)
+        return np.asarray(logs - norm - 0.5 * (self.means**2 / self.variances).sum(1))
 
     def _terms(self, x: np.ndarray) -> np.ndarray:
         """log w_k N(x | μ_k, v) without −Σ x²/2v, which all have in common; (..., k)."""
-        return self._logs + (x / self.variances) @ self.means.T
+        return np.asarray(self._logs + (x / self.variances) @ self.means.T)
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """log p(x); (...)."""
         terms = self._terms(x)
         top = terms.max(-1)
-        return top + np.log(np.exp(terms - top[..., None]).sum(-1)) - 0.5 * (x**2 / self.variances).sum(-1)
+        return np.asarray(top + np.log(np.exp(terms - top[..., None]).sum(-1)) - 0.5 * (x**2 / self.variances).sum(-1))
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """∇ log p(x) = (Σ_k r_k(x) μ_k − x)/v, r the share of each component at x; (..., d)."""
-        return (shares(self._terms(x)) @ self.means - x) / self.variances
+        return np.asarray((shares(self._terms(x)) @ self.means - x) / self.variances)
 
     @property
     def mean(self) -> np.ndarray:
         """E[x]; (d,)."""
-        return self.weights @ self.means / self.weights.sum()
+        return np.asarray(self.weights @ self.means / self.weights.sum())
 
     @property
     def spread(self) -> float:
@@ -78,7 +78,7 @@ class GaussianMixture:
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         """Independent samples; (*shape, d)."""
         which = rng.choice(len(self.weights), size=shape, p=self.weights / self.weights.sum())
-        return self.means[which] + rng.standard_normal((*shape, self.size)) * np.sqrt(self.variances)
+        return np.asarray(self.means[which] + rng.standard_normal((*shape, self.size)) * np.sqrt(self.variances))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,9 @@ class Blocks:
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """log p(x)."""
-        return np.sum([part.log_density(own) for part, own in zip(self.parts, self.split(x), strict=True)], axis=0)
+        return np.asarray(
+            np.sum([part.log_density(own) for part, own in zip(self.parts, self.split(x), strict=True)], axis=0)
+        )
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """∇ log p(x)."""
@@ -162,7 +164,7 @@ def direction(x: np.ndarray, target: Blocks, delta: float | np.ndarray, bandwidt
     k = np.exp(-np.maximum(distances, 0.0) / bandwidth)
     apart = (2 / bandwidth) * (x * k.sum(-1, keepdims=True) - k @ x)
     force = 1 + np.asarray(delta, dtype=np.float64)[..., None, None]
-    return (k @ target.score(x) + force * apart) / x.shape[-2]
+    return np.asarray((k @ target.score(x) + force * apart) / x.shape[-2])
 
 
 def svgd(
@@ -215,4 +217,4 @@ def spread_of(x: np.ndarray) -> np.ndarray:
     """The mean distance of two particles of a set; (...)."""
     n = x.shape[-2]
     apart = np.linalg.norm(x[..., :, None, :] - x[..., None, :, :], axis=-1)
-    return apart.sum((-1, -2)) / max(1, n * (n - 1))
+    return np.asarray(apart.sum((-1, -2)) / max(1, n * (n - 1)))
