@@ -579,7 +579,7 @@ def tallies(names: Sequence[str], kills: int, times: int, seed: int) -> Iterator
                 often = -(-kills // len(names)) if work is killed else times
                 yield name, fault, strike(work, known, folder, often, rng)
             if name == "score":
-                yield name, "dead worker", strike(dead_worker, known, folder, 1 + times // 4, rng)
+                yield name, "dead worker", strike(dead_worker, known, folder, times, rng)
 
 
 def main() -> int:

@@ -338,6 +338,7 @@ def test_quiet_leaves_errors_and_json(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_outputs_that_are_closed(tmp_path: Path) -> None:
     """`>&-` and `2>&-`: nothing is written there, and nothing fails."""
-    words = " ".join([sys.executable, "-m", "initio", *TINY_SCORE, "--store", str(tmp_path / "s.db")])
-    for closed in (">&-", "2>&-", ">&- 2>&-"):
-        assert subprocess.run(["sh", "-c", f"{words} {closed}"], check=False, capture_output=True).returncode == 0
+    scoring = " ".join([*TINY_SCORE, "--store", str(tmp_path / "s.db")])
+    for words, closed in (("spaces", ">&-"), ("spaces", "2>&-"), (scoring, ">&- 2>&-")):
+        line = f"{sys.executable} -m initio {words} {closed}"
+        assert subprocess.run(["sh", "-c", line], check=False, capture_output=True).returncode == 0

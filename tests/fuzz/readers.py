@@ -559,7 +559,8 @@ def of_command(raw: bytes, rng: Random) -> bytes:
         elif way == 2 and place < len(words):
             words[place] = rng.choice(VALUES)
         elif way == 3 and place < len(words):
-            words[place] = of_text(words[place].encode(), rng).decode("utf-8", "replace")
+            typed = words[place].encode("utf-8", "surrogateescape")  # as Python hands on what is no UTF-8
+            words[place] = of_text(typed, rng).decode("utf-8", "surrogateescape")
         elif place < len(words):
             words[place : place + 1] = [words[place]] * rng.choice((0, 2))
     if rng.random() < 0.1:

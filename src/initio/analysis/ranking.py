@@ -42,6 +42,7 @@ class Member:
 
 MEMBERS = (
     Member("meco", 1, "channels that do not repeat each other converge faster"),
+    Member("near", 1, "channels whose variance fills many directions carry more"),
     Member("naswot", 1, "inputs that fall into different linear regions can be told apart"),
     Member("flops", 1, "more computation holds more functions"),
     Member("expressivity", 1, "features that fill many directions lose nothing of the input"),

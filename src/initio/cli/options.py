@@ -445,6 +445,8 @@ def read_toml(path: str) -> dict[str, Any]:
         document = tomllib.loads(read_text(Path(path)))
     except InputError:
         raise
+    except OSError as error:
+        raise InputError(f"{path!r} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path!r} is not TOML: {error}") from None
     for name, value in document.items():

@@ -82,6 +82,20 @@ def _surface(axis: Any, surface: Surface, low: float, high: float) -> Any:
     return drawn
 
 
+def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, title: str = "") -> None:
+    """One panel a set of points (n, 2), as dots on the contours of one surface."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(SIDE * len(dots), SIDE + 0.5), layout="constrained")
+    axes = figure.subplots(1, len(dots), squeeze=False, sharex=True, sharey=True)[0]
+    for axis, (name, points) in zip(axes, dots.items(), strict=True):
+        axis.contour(surface.at, surface.at, surface.values.T, levels=LEVELS, cmap=COLOURS)
+        axis.plot(points[:, 0], points[:, 1], "o", color="crimson", markersize=5, alpha=0.8)
+        axis.set(aspect="equal")
+        axis.set_title(name, fontsize="medium")
+    _finish(figure, path, title)
+
+
 def save_lines(
     panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], path: Path, labels: tuple[str, str]
 ) -> None:
