@@ -93,7 +93,7 @@ def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, titl
         axis.plot(points[:, 0], points[:, 1], "o", color="crimson", markersize=5, alpha=0.8)
         axis.set(aspect="equal")
         axis.set_title(name, fontsize="medium")
-    _finish(figure, path, title)
+    save_figure(figure, path, title)
 
 
 def save_lines(
