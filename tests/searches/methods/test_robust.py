@@ -124,9 +124,10 @@ def test_the_first_trainings_hold_both_ends_and_one_by_chance() -> None:
     runs = [ask(Robust(), asking(NB201, Budget(queries=5), POOL, scores), evaluate, seed=s).steps for s in range(6)]
     for steps in runs:
         places = [place[step.architecture] for step in steps]
-        assert min(places[0], places[2], places[4]) > 380
+        assert min(places[0], places[2]) > 380
         assert places[3] < 20
-    assert np.ptp([place[steps[1].architecture] for steps in runs]) > 100
+    for number in (1, 4):
+        assert np.ptp([place[steps[number].architecture] for steps in runs]) > 100
 
 
 def test_no_isomorphic_cell_is_trained_again() -> None:

@@ -41,6 +41,7 @@ OWN = 4  # the exponent of q
 LANDMARKS = 300
 BLOCK = 8192
 FITTED = 4000  # rows that a smoothing is fitted on
+KEPT = 4  # factorisations of such rows
 PENALTIES = tuple(10.0**k for k in range(-3, 4))
 REACH = 2.0  # of the smoothing kernel, in mean distances
 
@@ -203,14 +204,16 @@ class Basis:
     def __init__(self, features: np.ndarray) -> None:
         self.kernel = Landmarks.of(features)
         self.B = self.kernel(features)
-        self._ridge: tuple[bytes, Ridge] | None = None
+        self._ridges: dict[bytes, Ridge] = {}
 
     def ridge(self, there: np.ndarray) -> Ridge:
-        """The regression on these rows, at most FITTED of them; the last one is kept, most columns have the same."""
+        """The regression on these rows, at most FITTED of them; a few are kept, since most columns have the same."""
         key = there.tobytes()
-        if self._ridge is None or self._ridge[0] != key:
-            self._ridge = key, Ridge(self.B, np.random.default_rng(0).permutation(there)[:FITTED])
-        return self._ridge[1]
+        if key not in self._ridges:
+            if len(self._ridges) == KEPT:
+                self._ridges.pop(next(iter(self._ridges)))
+            self._ridges[key] = Ridge(self.B, np.random.default_rng(0).permutation(there)[:FITTED])
+        return self._ridges[key]
 
 
 @dataclass(frozen=True, eq=False)
