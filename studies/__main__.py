@@ -18,6 +18,7 @@ MEASUREMENTS: list[tuple[str, ...]] = [
     ("nasi_speed",),
     ("infinite_width",),
     ("topology",),
+    ("svgd",),
     ("train_speed",),
     ("two_processes",),
 ]

@@ -5,7 +5,9 @@ again under kill −9, a disk without room, a folder that cannot be written, dam
 workers, and readers of their output that go away. Who was interrupted is resumed as a user would: by `--resume` where
 there is something to resume, by the same command where there is not.
 
-Half of the kills come at a random time, half before a random operation on a file of the work: between any two of them.
+Half of the kills come when the work has used a random share of its processor time, half before a random operation on a
+file of the work: between any two of them. One that comes too late is tried again: `struck` counts the processes that
+died of it, and `begun` those of them that had records on disk to lose.
 
 python -m studies.faults
 python -m studies.faults --kills 40 --work search train
@@ -24,7 +26,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,14 +36,16 @@ import numpy as np
 
 from initio.cli import main as initio
 from initio.files import TEMPORARY
-from initio.scores.pool import sample
 from initio.scores.store import Store
-from initio.spaces import NB201
 
 SMALL = ("--metrics", "grad,trace,kappa,naswot,params", "--cells", "1", "--channels", "2", "--data", "noise:3x8x8",
          "--batch-size", "4", "--repeats", "2")  # fmt: skip
-PATIENCE = 120  # seconds to the end of a run that nobody disturbs; more is a hang
+PATIENCE = 300  # seconds to the end of a run that nobody disturbs; more is a hang
+FEW = 10  # touches; SQLite's own are not seen
+LATE = 8  # times as many tries as strikes that are wanted
+PAGE = 4096  # bytes of a store that are damaged together
 NOBODY = 65534
+POOL = 14  # networks that are scored
 TIMES = ("seconds", "waited", "cost", "versions", "peak_bytes")
 
 Records = list[str]
@@ -126,27 +131,26 @@ def command(store: Path, sample: int, workers: int, options: Sequence[str] = SMA
 
 def score(place: Path) -> list[str]:
     place.mkdir(parents=True, exist_ok=True)
-    return command(place / "s.db", 30, 1)
+    return command(place / "s.db", POOL, 1)
 
 
 def search(place: Path) -> list[str]:
     size = ("--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8")
-    return ["search", "nb201", "--method", "nasi-fit", "--steps", "20", *size, "--out", str(place)]
+    return ["search", "nb201", "--method", "nasi-fit", "--steps", "6", *size, "--out", str(place)]
 
 
 def hybrid(place: Path) -> list[str]:
-    few = ("--queries", "3", "--epochs", "2", "--pool", "12", "--batch-size", "8")
+    few = ("--queries", "3", "--epochs", "1", "--pool", "4", "--batch-size", "4")
     return ["search", "mlp", "--depth", "3", "--method", "robust", "--data", "digits", *few, "--out", str(place)]
 
 
 def bench(place: Path) -> list[str]:
     table = place.parent / "table.npz"
     if not table.is_file():
-        rng = np.random.default_rng(0)
-        values = {name: rng.uniform(50, 90, 500) for name in ("val12_c10", "time200_c10", "test_c10_nb201")}
-        cells = [arch.choices for arch in sample(NB201, 500, seed=0)]
+        rng, cells = np.random.default_rng(0), list(product(range(3), repeat=6))
+        values = {name: rng.uniform(50, 90, len(cells)) for name in ("val12_c10", "time200_c10", "test_c10_nb201")}
         np.savez(table, ops=np.array(cells, dtype=np.int8), **values)
-    budget = ("--queries", "20", "--seeds", "8")
+    budget = ("--queries", "10", "--seeds", "8")
     return ["bench", str(table), "--search", "rea", *budget, "--out", str(place)]
 
 
@@ -247,6 +251,15 @@ class Process:
         """At once."""
         os.kill(self.pid, signal.SIGKILL)
 
+    def reaches(self, work: float) -> bool:
+        """Waits until it has used so many seconds of processor time; False if it ended before."""
+        while True:
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return False
+            if time.clock_gettime(~self.pid << 3 | 2) >= work:  # Linux: the clock of another process
+                return True
+            time.sleep(0.002)
+
 
 def run(argv: list[str], place: Path, prepare: Callable[[], object] = lambda: None) -> Ran:
     """A process to its end."""
@@ -262,6 +275,7 @@ class Tally:
 
     tried: int = 0
     struck: int = 0  # it was in time to do something
+    begun: int = 0  # and there was something to lose
     lost: int = 0  # records that were on disk and are not any more
     different: int = 0  # results that are not those of an undisturbed run
     wrong: list[str] = field(default_factory=list)  # tracebacks, hangs, refusals without a reason
@@ -271,6 +285,9 @@ class Tally:
         """Everything that should not be."""
         return self.lost + self.different + len(self.wrong)
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(getattr(self, name.name) + getattr(other, name.name) for name in fields(self)))
+
 
 @dataclass(frozen=True)
 class Undisturbed:
@@ -278,7 +295,7 @@ class Undisturbed:
 
     work: Work
     result: object
-    seconds: float
+    work_seconds: float  # of processor time
     touches: int
 
 
@@ -286,12 +303,14 @@ def undisturbed(work: Work, folder: Path) -> Undisturbed:
     """Run twice: here, so that everything is imported and known, and in a process that counts what it touches."""
     initio_silently(work.begin(folder / "warm"))
     place = folder / "undisturbed"
-    start = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = Process(work.begin(place), place)
     ran = process.wait()
     if ran.code:
         sys.exit(f"undisturbed, {work.name} ends with {ran.code}: {ran.said}")
-    return Undisturbed(work, work.result(place), time.monotonic() - start, int(process.touched.read_text()))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Undisturbed(work, work.result(place), used, int(process.touched.read_text()))
 
 
 def initio_silently(argv: list[str]) -> None:
@@ -336,27 +355,34 @@ def compare(known: Undisturbed, place: Path, tally: Tally, before: Records) -> N
 Fault = Callable[[Undisturbed, Path, Random], Tally]
 
 
+def interrupted(known: Undisturbed, place: Path, rng: Random, since: float = 0.0) -> Ran:
+    """The work, begun or resumed, and killed at a random moment after this share of it; code 0 if that was too late."""
+    share = rng.uniform(since, 1)
+    if known.touches >= FEW and rng.random() < 0.5:
+        last_touch = 1 + int(share * known.touches)
+        return Process(known.work.again(place), place, last_touch=last_touch).wait()
+    process = Process(known.work.again(place), place)
+    if process.reaches(share * known.work_seconds):
+        process.kill()
+    return process.wait()
+
+
 def killed(known: Undisturbed, place: Path, rng: Random) -> Tally:
     """kill −9, up to three times before it ends."""
     tally = Tally()
     before: Records = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         tally.tried += 1
-        if rng.random() < 0.5:
-            process = Process(known.work.again(place), place, last_touch=rng.randint(1, known.touches))
-        else:
-            process = Process(known.work.again(place), place)
-            time.sleep(rng.random() * known.seconds)
-            if os.waitpid(process.pid, os.WNOHANG)[0]:
-                compare(known, place, tally, before)
-                return tally
-            process.kill()
-        ran = process.wait()
-        if ran.code not in (0, -signal.SIGKILL):
+        ran = interrupted(known, place, rng)
+        if ran.code == 0:
+            compare(known, place, tally, before)
+            return tally
+        if ran.code != -signal.SIGKILL:
             tally.wrong.append(f"{known.work.name} after a kill: code {ran.code}, {ran.said.strip()[-300:]}")
             return tally
-        tally.struck += ran.code == -signal.SIGKILL
         now = known.work.records(place) if place.is_dir() else []
+        tally.struck += 1
+        tally.begun += bool(now)
         if known.work.name != "bench" or not (place / "runs.csv").is_file():
             tally.lost += sum((Counter(before) - Counter(now)).values())
         before = now
@@ -421,10 +447,12 @@ def read_only(known: Undisturbed, place: Path, rng: Random) -> Tally:
 
 
 def damaged(known: Undisturbed, place: Path, rng: Random) -> Tally:
-    """Half-way, a file is cut or gets other bytes: a sentence, or the same bits; the other files do not matter."""
+    """Half-way, a file is cut or gets other bytes: a sentence, or the same bits; the other files do not matter.
+
+    SQLite keeps no sums of its pages, so a store gets whole pages that are none.
+    """
     tally = Tally(tried=1)
-    process = Process(known.work.begin(place), place, last_touch=rng.randint(known.touches // 2, known.touches))
-    process.wait()
+    interrupted(known, place, rng, since=0.5)
     files = [path for path in sorted(place.rglob("*")) if path.is_file() and path.stat().st_size]
     if not files:
         finish(known, place, tally, [])
@@ -433,6 +461,9 @@ def damaged(known: Undisturbed, place: Path, rng: Random) -> Tally:
     raw = bytearray(path.read_bytes())
     if rng.random() < 0.5:
         raw = raw[: rng.randrange(len(raw))]
+    elif path.name.startswith("s.db"):
+        at = rng.randrange(0, len(raw), PAGE)
+        raw[at : at + PAGE] = rng.randbytes(PAGE)
     else:
         at = rng.randrange(len(raw))
         raw[at : at + 20] = rng.randbytes(20)
@@ -450,10 +481,9 @@ def two_at_once(known: Undisturbed, place: Path, rng: Random) -> Tally:
     """Two processes write to the same place: both do, or the second one says why not."""
     tally = Tally(tried=1)
     first = Process(known.work.begin(place), place)
-    time.sleep(rng.random() * known.seconds / 2)
+    tally.struck = int(first.reaches(rng.random() * known.work_seconds / 2))
     second = Process(known.work.again(place), place.with_name(place.name + "-2"))
     ended = [first.wait(), second.wait()]
-    tally.struck = sum(ran.code == 2 for ran in ended)
     for ran in ended:
         if not (ran.code == 0 or ran.sentence):
             tally.wrong.append(f"{known.work.name} twice at once: code {ran.code}, {ran.said.strip()[-300:]}")
@@ -486,9 +516,9 @@ def dead_worker(known: Undisturbed, place: Path, rng: Random) -> Tally:
     tally = Tally(tried=1)
     store = place / "s.db"
     place.mkdir()
-    words = [sys.executable, "-m", "initio", *command(store, 30, 2)]
+    words = [sys.executable, "-m", "initio", *command(store, POOL, 2)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    goal = rng.randrange(40)
+    goal = rng.randrange(count(place.parent / "undisturbed" / "s.db") // 2)
     while process.poll() is None and not ((workers := workers_of(process.pid)) and count(store) >= goal):
         time.sleep(0.02)
     if process.poll() is None:
@@ -528,17 +558,13 @@ FAULTS: dict[str, Fault] = {
 
 
 def strike(fault: Fault, known: Undisturbed, folder: Path, times: int, rng: Random) -> Tally:
-    """A fault again and again, each time in a new place, until it was tried so often."""
+    """A fault again and again, each time in a new place, until it struck so often."""
     total = Tally()
-    number = 0
-    while total.tried < times:
-        number += 1
-        found = fault(known, folder / f"{fault.__name__}-{number}", rng)
-        total.tried += found.tried
-        total.struck += found.struck
-        total.lost += found.lost
-        total.different += found.different
-        total.wrong += found.wrong
+    while total.struck < times:
+        if total.tried >= LATE * times:
+            total.wrong.append(f"{total.struck} of {total.tried} came in time, {times} are wanted")
+            break
+        total += fault(known, folder / f"{fault.__name__}-{total.tried}", rng)
     return total
 
 
@@ -553,30 +579,28 @@ def tallies(names: Sequence[str], kills: int, times: int, seed: int) -> Iterator
                 often = -(-kills // len(names)) if work is killed else times
                 yield name, fault, strike(work, known, folder, often, rng)
             if name == "score":
-                yield name, "dead worker", strike(dead_worker, known, folder, 1 + times // 4, rng)
+                yield name, "dead worker", strike(dead_worker, known, folder, times, rng)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="over all kinds of work")
-    parser.add_argument("--times", type=int, default=8, help="of each other fault on each kind of work")
+    parser.add_argument("--times", type=int, default=3, help="of each other fault on each kind of work")
     parser.add_argument("--work", nargs="+", choices=list(WORKS), default=list(WORKS))
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    columns = ("tried", "struck", "begun", "lost", "different")
     total, kills = Tally(), 0
-    print(f"{'work':<22}  {'fault':<18}  tried  struck  lost  different  otherwise wrong", flush=True)
+    print(f"{'work':<22}  {'fault':<18}  {'  '.join(columns)}  otherwise wrong", flush=True)
     for name, fault, tally in tallies(args.work, args.kills, args.times, args.seed):
-        numbers = f"{tally.tried:>5}  {tally.struck:>6}  {tally.lost:>4}  {tally.different:>9}  {len(tally.wrong):>15}"
-        print(f"{name:<22}  {fault:<18}  {numbers}", flush=True)
+        numbers = "  ".join(f"{getattr(tally, column):>{len(column)}}" for column in columns)
+        print(f"{name:<22}  {fault:<18}  {numbers}  {len(tally.wrong):>15}", flush=True)
         for sentence in dict.fromkeys(tally.wrong):
             print(f"    {sentence}", flush=True)
         kills += tally.struck * (fault == "kill -9")
-        total.tried += tally.tried
-        total.lost += tally.lost
-        total.different += tally.different
-        total.wrong += tally.wrong
+        total += tally
     print(
-        f"{total.tried} faults, {kills} of them kills in time, over {len(args.work)} kinds of work: {total.lost} lost, "
+        f"{total.struck} faults, {kills} of them kills, over {len(args.work)} kinds of work: {total.lost} lost, "
         f"{total.different} bits different, {len(total.wrong)} otherwise wrong"
     )
     return bool(total.bad)

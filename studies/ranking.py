@@ -53,7 +53,7 @@ Published, Spearman (Kendall): on nb201, CIFAR-10 / CIFAR-100 / ImageNet16-120
 
 def shipped(space: str, stores: Sequence[Path]) -> ScoreTable | None:
     """All scores of a store on data that has the members; None if there is none."""
-    for path in [*stores, space]:
+    for path in [*stores, f"{space}-ranking", space]:
         try:
             with Store(find_store(str(path)), read_only=True) as store:
                 table = scores_of_store(store, get_space(space), metrics=METRICS)

@@ -36,6 +36,7 @@ from studies.nasi_quality import Table, digest, nb1shot1_table, nb201_table
 
 SPACES = ("nb201", "nb101", "nb1shot1-s1", "nb1shot1-s2", "nb1shot1-s3", "darts")
 METHODS = ("votes", "nasi-fit", "nasi")
+ONE = {"votes": 1}  # process a search: --jobs run side by side
 WITHOUT_SUPERNET = {("nb101", "nasi")}
 LARGEST = ("nor_conv_3x3", "conv3x3-bn-relu", "sep_conv_5x5")  # the largest convolution of a space
 GOALS: dict[str, tuple[float, ...]] = {  # errors are goals from above
@@ -151,7 +152,7 @@ def found(space: str, method: str, seed: int, out: Path) -> SearchResult:
     torch.set_num_threads(1)
     settings = make_search(method, get_space(space), {}).settings()
     folder = out / f"training-free-{space}-{method}-seed{seed}-{digest(settings)}"
-    return search(space, method, seed=seed, folder=folder, resume=True)
+    return search(space, method, seed=seed, folder=folder, resume=True, workers=ONE.get(method))
 
 
 def line(name: str, values: Sequence[tuple[float, ...]], more: str = "") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from initio.errors import InputError
-from initio.files import add_line, fresh_folder, is_abandoned, whole_file, whole_lines, write_text
+from initio.files import add_line, fresh_folder, is_abandoned, read_text, whole_file, whole_lines, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -93,3 +93,11 @@ def test_what_someone_is_writing_is_left_alone(tmp_path: Path) -> None:
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         add_line(Path("/dev/full"), "text")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name")
+def test_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(InputError, match="is no plain file"):
+            read_text(path)

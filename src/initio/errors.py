@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import time
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+
+READ = time.perf_counter()
+LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 
 class InputError(ValueError):
@@ -14,6 +20,25 @@ class InputError(ValueError):
     Every parser, loader and settings check of the package raises this and nothing else, so that a program can catch
     it and the command line can print it and exit with code 2.
     """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence))
+
+
+def one_line(message: str) -> str:
+    r"""A message on one line of bounded length, whatever a user's file put into it.
+
+    >>> one_line("a name with\n\x1b[31mcolour")
+    'a name with\\n\\x1b[31mcolour'
+    """
+    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
+    if len(text) > LONGEST:  # the end says where to read on
+        text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
+    return text
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def did_you_mean(wrong: str, right: list[str]) -> str:
@@ -63,6 +88,21 @@ def positive(settings: object, *names: str) -> None:
     for name in names:
         if not 0 < getattr(settings, name) < math.inf:
             raise InputError(f"{name} must be a positive number, not {getattr(settings, name)}")
+
+
+def process_began() -> float:
+    """When this process was started, by `time.perf_counter`; where the system does not say, when this file was read.
+
+    >>> process_began() < time.perf_counter()
+    True
+    """
+    try:
+        facts = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        ticks = int(facts[19])  # Linux: since the machine was started
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError, IndexError):
+        return READ
+    return time.perf_counter() - age
 
 
 class OutOfTimeError(Exception):

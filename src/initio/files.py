@@ -131,7 +131,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or an `InputError` when it is something else."""
+    """The text of a file, or an `InputError` when it is something else: nobody waits for who writes into a pipe."""
+    if path.is_fifo() or path.is_socket() or path.is_char_device():
+        raise InputError(f"{str(path)!r} is no plain file")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

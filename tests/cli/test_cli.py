@@ -7,15 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from initio import Architecture, SearchResult, from_json, to_json
+from initio import Architecture, InputError, SearchResult, from_json, to_json
 from initio.cli import COMMANDS, all_commands, main
-from initio.cli.options import parser
+from initio.cli.options import options_of, parser
 from initio.spaces import NB201, SPACES
 
 CELL = "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|"
@@ -235,6 +236,36 @@ def test_what_is_typed_beats_the_config(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(capsys, "sample", "--config", str(config), "nb201", "--seed", "1") == typed
 
 
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_knows_when_it_was_started() -> None:
+    code = (
+        "import time; time.sleep(0.3); from initio.errors import process_began as p; print(time.perf_counter() - p())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.3 < float(ran.stdout) < 60
+
+
+@pytest.mark.parametrize("words", [("search", "nb201"), ("search", "--resume", "r"), ("solve", "--data", "digits")])
+def test_a_budget_begins_with_the_process(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's start and the imports count; where another program calls `main`, its call is the beginning."""
+    heard: list[float] = []
+
+    def work(*_: object, began: float, **asked: object) -> NoReturn:
+        heard.append(began)
+        raise InputError("enough")
+
+    for verb in ("search.search", "search.resume_run", "solve.solve"):
+        monkeypatch.setattr(f"initio.runs.{verb}", work)
+    monkeypatch.setattr("initio.cli.process_began", lambda: 3.0)
+    monkeypatch.setattr(sys, "argv", ["initio", *words])
+    before = time.perf_counter()
+    assert (main(), main(words)) == (2, 2)
+    assert heard[0] == 3.0
+    assert heard[1] >= before
+
+
 # --- for programs -----------------------------------------------------------------------------------------------------
 
 TINY_SCORE = ("score", "nb201", "--sample", "3", "--metrics", "params,flops")
@@ -254,6 +285,48 @@ def test_json_of_scores_and_stores(capsys: pytest.CaptureFixture[str], tmp_path:
     }
 
 
+def test_every_command_has_json() -> None:
+    assert [name for name, command in all_commands() if "json" not in options_of(command)] == []
+
+
+def test_json_of_stores_that_are_compared_added_and_packed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store, other, packed = (str(tmp_path / name) for name in ("s.db", "t.db", "s.db.xz"))
+    for path, metrics in ((store, "params,flops"), (other, "params")):
+        run(capsys, "score", "nb201", "--sample", "3", "--metrics", metrics, "--store", path, "-q")
+    with pytest.raises(SystemExit, match="1"):
+        main(["store", "diff", store, other, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["scores"], found["different"]) == (6, 3)
+    assert [(left["metric"], right) for left, right in found["pairs"]] == [("flops", None)] * 3
+    added = json.loads(run(capsys, "store", "add", other, store, "--json"))
+    assert added == {"store": other, "added": 3, "of": 6, "scores": 6}
+    assert json.loads(run(capsys, "store", "pack", store, packed, "--json"))["scores"] == 6
+    assert json.loads(run(capsys, "store", "diff", packed, other, "--json"))["pairs"] == []
+
+
+def test_json_of_what_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    text = json.loads(run(capsys, "export", "darts_v2", "--format", "genotype", "--json"))["text"]
+    assert text.startswith("Genotype(")
+    written = json.loads(run(capsys, "export", "darts_v2", "--format", "genotype", "--out", "g.txt", "--json"))
+    assert written == {"format": "genotype", "written": "g.txt"}
+    run(capsys, *TINY_SCORE, "--store", "s.db", "-q")
+    page = json.loads(run(capsys, "report", "--store", "s.db", "--out", "r.html", "--json"))
+    assert page == {"written": "r.html", "bytes": Path("r.html").stat().st_size}
+    assert json.loads(run(capsys, "cache", "info", "--json"))["finished"] == 0
+    assert json.loads(run(capsys, "cache", "empty", "--json"))["forgotten"] == 0
+    for method in ("random-choice", "other"):
+        folder = Path(method)
+        folder.mkdir()
+        found = SearchResult(method, "nb201", 0, (Architecture("nb201", (3,) * 6),))
+        (folder / "result.json").write_text(to_json(found))
+    beside = json.loads(run(capsys, "compare", "random-choice", "other", "--json"))
+    assert beside["runs"] == ["random-choice", "other"]
+
+
 def test_quiet_leaves_errors_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     store = str(tmp_path / "s.db")
     assert run(capsys, *TINY_SCORE, "--store", store, "--quiet") == ""
@@ -265,6 +338,7 @@ def test_quiet_leaves_errors_and_json(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_outputs_that_are_closed(tmp_path: Path) -> None:
     """`>&-` and `2>&-`: nothing is written there, and nothing fails."""
-    words = " ".join([sys.executable, "-m", "initio", *TINY_SCORE, "--store", str(tmp_path / "s.db")])
-    for closed in (">&-", "2>&-", ">&- 2>&-"):
-        assert subprocess.run(["sh", "-c", f"{words} {closed}"], check=False, capture_output=True).returncode == 0
+    scoring = " ".join([*TINY_SCORE, "--store", str(tmp_path / "s.db")])
+    for words, closed in (("spaces", ">&-"), ("spaces", "2>&-"), (scoring, ">&- 2>&-")):
+        line = f"{sys.executable} -m initio {words} {closed}"
+        assert subprocess.run(["sh", "-c", line], check=False, capture_output=True).returncode == 0

@@ -1,5 +1,6 @@
 """`initio convert` as a user meets it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ def test_a_file_becomes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert printed.startswith("NAS-Bench-101: 3 rows, columns n_vertices, adj_bits, ops, hash64, params, test_acc_108")
     assert printed.endswith(f"wrote {out}\n")
     assert len(open_table(str(out)).architectures or ()) == 3
+    assert main(["convert", str(source), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 3
 
 
 def test_the_name_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

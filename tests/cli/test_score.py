@@ -14,7 +14,9 @@ from initio.cli.score import ScoreCommand
 from initio.metrics import METRICS, Options
 from initio.scores.pool import sample
 from initio.scores.store import Store
-from initio.spaces import NB201, NetworkSettings
+from initio.spaces import DARTS, NB201, NetworkSettings
+from initio.tables import open_compact, open_table
+from tests.tables.files import small_surrogate
 
 SMALL = ("--cells", "1", "--channels", "2", "--data", "noise:3x8x8", "--batch-size", "4")
 FEW = ("--metrics", "grad,trace,kappa,params", *SMALL)
@@ -162,6 +164,26 @@ def test_correlate(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(facts["bounds"]) == 8
     few = json.loads(run(capsys, "correlate", "table.npz:acc", "--sample", "5", "--metrics", "trace", "--json"))
     assert few["metrics"][0]["used"] == few["architectures"] == 5
+
+
+def test_correlate_with_the_surrogate_and_a_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its column is what the surrogate predicts for every scored cell as it was written."""
+    run(capsys, "score", "darts", "--sample", "4", "--metrics", "params,flops,naswot", *SMALL)
+    small_surrogate(folder / "nb301_surrogate_yahpo_v1.npz")
+    facts = json.loads(run(capsys, "correlate", "nb301:surrogate", "--data", ".", "--out", "s.svg", "--json"))
+    assert {row["metric"]: (row["used"], row["undefined"]) for row in facts["metrics"]} == {
+        "params": (4, 0),
+        "flops": (4, 0),
+        "naswot": (4, 0),
+    }
+    cells = sample(DARTS, 4, seed=0)
+    predicted = open_compact("nb301", folder, among=cells).column("surrogate")
+    table = open_table("nb301", folder)
+    assert predicted.tolist() == [table.report(arch)["surrogate"] for arch in cells]
+    assert (folder / "s.svg").read_text().count("<!-- naswot: ρ ") == 1
+    assert "ends in .svg or .pdf or .png, not 's.txt'" in fail(
+        capsys, "correlate", "nb301:surrogate", "--data", ".", "--out", "s.txt"
+    )
 
 
 def test_correlate_mistakes(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:

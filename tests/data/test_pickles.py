@@ -1,5 +1,6 @@
 """Pickles give plain data, and nothing else happens."""
 
+import functools
 import io
 import os
 import pickle
@@ -13,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from initio import InputError
 from initio.data.pickles import LeftOut, read_pickle, read_plain, read_torch
@@ -200,3 +203,14 @@ def test_a_pickle_that_is_more_than_arrays_is_refused_and_runs_nothing(
     with pytest.raises(InputError, match=r"^file (refers to|is damaged or no pickle of plain data)"):
         read_pickle(pickle.dumps(content, protocol), "file")
     assert not list(tmp_path.iterdir())
+
+
+leaf = st.integers(-(2**70), 2**70) | st.text(max_size=9) | st.binary(max_size=300) | st.booleans() | st.none()
+keyed = functools.partial(st.dictionaries, st.text(max_size=3), max_size=3)
+plain = st.recursive(leaf, lambda x: st.lists(x, max_size=4) | st.tuples(x, x) | keyed(x), max_leaves=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.text(max_size=5), plain, max_size=4), st.integers(2, 5))
+def test_pickles_of_plain_data_read_as_python_reads_them(content: dict[str, object], protocol: int) -> None:
+    assert read_pickle(pickle.dumps(content, protocol), "file") == content

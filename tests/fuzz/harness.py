@@ -96,8 +96,8 @@ def answer(reader: Reader, raw: bytes, folder: Path) -> tuple[str, str, str]:
         reader.read(raw, folder)
         return "read", "", ""
     except InputError as error:
-        if not str(error).strip():
-            return "traceback", _place(error), "an InputError without a sentence"
+        if len(str(error).strip().splitlines()) != 1:
+            return "traceback", _place(error), f"an InputError that is no sentence: {str(error)[:300]!r}"
         return "refused", "", ""
     except Overtime as error:
         return "hang", _place(error), f"more than {CPU_SECONDS:.0f} seconds of work"

@@ -15,6 +15,7 @@ import lzma
 import pickle
 import tempfile
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -483,6 +484,10 @@ def hundred(root: Path, binary: bool = False) -> None:
     formats.write_cifar100(root, formats.images(2, 3, 32, 32), formats.labels(2, 100), "train", binary=binary)
 
 
+def ten(root: Path) -> None:
+    formats.write_cifar10_python(root, formats.images(6, 3, 32, 32), formats.labels(6))
+
+
 PICTURES = ("png", "jpg", "bmp", "gif", "webp", "tif", "ppm")
 DATA_FOLDERS = {
     "idx images": (DataFolder(digits, "train-images-idx3-ubyte"), of_bytes),
@@ -492,14 +497,18 @@ DATA_FOLDERS = {
         either(of_bytes, inside(gzip.decompress, gzip.compress, of_bytes)),
     ),
     "cifar pickle": (DataFolder(hundred, "train"), of_pickle),
+    "cifar meta": (DataFolder(ten, "batches.meta"), of_pickle),
     "cifar binary": (DataFolder(partial(hundred, binary=True), "train.bin"), of_bytes),
     **{f"picture {ending}": (pictures(ending), of_bytes) for ending in PICTURES},
 }  # fmt: skip
 
 
 def small_pickles() -> list[bytes]:
-    content = {"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [0, 300, -5], "t": "ü", "s": {1, 2}}
-    return [pickle.dumps(content, protocol) for protocol in range(6)]
+    contents = (
+        {"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [0, 300, -5], "t": "ü", "s": {1, 2}},
+        {"all": OrderedDict({("c10", 7): [1, np.float64(2.5), {3}]}), "t": None},
+    )
+    return [pickle.dumps(content, protocol) for content in contents for protocol in range(6)]
 
 
 def read_pickles(raw: bytes, folder: Path) -> None:
@@ -550,7 +559,8 @@ def of_command(raw: bytes, rng: Random) -> bytes:
         elif way == 2 and place < len(words):
             words[place] = rng.choice(VALUES)
         elif way == 3 and place < len(words):
-            words[place] = of_text(words[place].encode(), rng).decode("utf-8", "replace")
+            typed = words[place].encode("utf-8", "surrogateescape")  # as Python hands on what is no UTF-8
+            words[place] = of_text(typed, rng).decode("utf-8", "surrogateescape")
         elif place < len(words):
             words[place : place + 1] = [words[place]] * rng.choice((0, 2))
     if rng.random() < 0.1:

@@ -1,9 +1,12 @@
 """A trained network leaves with its weights, its preprocessing and a card, and answers as it did here."""
 
+import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from torch import Tensor
 import initio
 from initio.cli import main
 from initio.data.resize import resize
+from initio.data.sources import load_parts
 from initio.errors import InputError
 from initio.records import from_json
 from initio.runs.card import ModelCard
@@ -72,40 +76,64 @@ def test_safetensors_holds_the_weights(trained: initio.TrainedModel) -> None:
 
 ALONE = """
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("initio", "safetensors", "onnx", "sklearn", "scipy"):
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Absent())
+sys.path.append(sys.argv[1])  # torch and what it needs
 import numpy as np
 import torch
 
-spec = spec_from_file_location("model", sys.argv[1])
+spec = spec_from_file_location("model", sys.argv[2])
 model = module_from_spec(spec)
 spec.loader.exec_module(model)
-network = model.load()
+network, images = model.load(), np.load(sys.argv[3])
+labels = torch.from_numpy(images["labels"])
 with torch.inference_mode():
-    logits = torch.cat([network(model.preprocess(torch.from_numpy(i)[None])) for i in np.load(sys.argv[2]).values()])
-np.save(sys.argv[3], logits.numpy())
-print(*model.CLASSES)
+    inputs = (torch.from_numpy(images[f"{i:03}"])[None] for i in range(len(labels)))
+    logits = torch.cat([network(model.preprocess(image)) for image in inputs])
+np.save(sys.argv[4], logits.numpy())
+print(*model.CLASSES, 100 * float((logits.argmax(1) == labels).double().mean()))
+print(*(name for name in ("initio", "safetensors", "onnx", "sklearn", "scipy") if find_spec(name)))
 """
+
+
+def torch_alone(folder: Path) -> Path:
+    """An environment of packages: links to torch, numpy, Pillow and all that they require, and to nothing else."""
+    folder.mkdir()
+    wanted, known = ["torch", "numpy", "pillow"], set[str]()
+    while wanted:
+        if (name := wanted.pop()) in known:
+            continue
+        known.add(name)
+        with contextlib.suppress(PackageNotFoundError):
+            found = distribution(name)
+            wanted += [re.split(r"[^\w.-]", need)[0] for need in found.requires or () if "extra ==" not in need]
+            for top in {Path(file).parts[0] for file in found.files or ()} - {".."}:
+                link = folder / top
+                if not link.exists():
+                    link.symlink_to(Path(str(found.locate_file(top))))
+    return folder
 
 
 def test_the_python_file_needs_torch_alone(trained: initio.TrainedModel, tmp_path: Path) -> None:
     """In a process that cannot import Initio, from pictures of several sizes as they are stored."""
     path = initio.export(trained, format="python")
-    data = initio.load_data(trained.plan.data)
-    np.savez(tmp_path / "images.npz", **{f"{i:03}": data.images[i] for i in range(len(data))})
-    script = [sys.executable, "-I", "-c", ALONE, path, tmp_path / "images.npz", tmp_path / "logits.npy"]
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    assert done.stdout == "dark light\n"
-    _, expected = stored_images(trained)
+    _, test, _ = load_parts(trained.plan.data)
+    images = {f"{i:03}": test.images[i] for i in range(len(test))}
+    np.savez(tmp_path / "images.npz", labels=test.labels, **images)
+    site, files = torch_alone(tmp_path / "site"), (tmp_path / "images.npz", tmp_path / "logits.npy")
+    isolated = [sys.executable, "-I", "-S", "-c"]
+    done = subprocess.run([*isolated, ALONE, site, path, *files], capture_output=True, text=True, check=True)
+    said, others = done.stdout.splitlines()
+    assert said == f"dark light {initio.evaluate(trained, save=False).accuracy}"
+    assert others == ""
+    x, _ = test.arrays()
+    with torch.inference_mode():
+        expected = trained.build()(torch.from_numpy(x))
     assert np.abs(np.load(tmp_path / "logits.npy") - expected.numpy()).max() < 1e-5
-    picture = data.images.where(0)
-    done = subprocess.run([sys.executable, "-I", path, picture], capture_output=True, text=True, check=True)
+    picture = test.images.where(0)
+    start = f"import runpy, sys; sys.path.append({str(site)!r}); del sys.argv[0]"
+    run = f"{start}; runpy.run_path(sys.argv[0], None, '__main__')"
+    done = subprocess.run([*isolated, run, path, picture], capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
     assert first == f"{trained.outcome.parameters:,} parameters"
     assert second.startswith(f"{picture}: {('dark', 'light')[int(expected[0].argmax())]}, ")

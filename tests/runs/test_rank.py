@@ -49,7 +49,7 @@ def test_places_of_each_member_are_counted_from_the_best() -> None:
 def test_the_command_says_who_decided_and_exports_the_column(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rank", "nb201", "--sample", "5", *OPTIONS, "--top", "2", "--export", "out.csv"]) == 0
     out = capsys.readouterr().out
-    assert "5 architectures of nb201, ranked by meco, naswot, flops, expressivity, progressivity, trainability" in out
+    assert "5 architectures of nb201, ranked by meco, near, naswot, flops, expressivity, progressivity" in out
     assert len(out.splitlines()) == 6  # head, blank, names, two rows, where it was exported
     with (folder / "out.csv").open(newline="") as file:
         lines = [line for line in csv.DictReader(file) if line["metric"] == RANKING]

@@ -67,6 +67,6 @@ def test_the_command_prints_the_table_and_writes_the_page(runs, tmp_path, capsys
     assert "settings that differ" in printed
     assert out.stat().st_size > 10_000
     assert main(["compare", str(runs / "a"), str(runs / "b"), "--out", "c.pdf"]) == 2
-    assert "a page is an .html file, not 'c.pdf'" in capsys.readouterr().err
+    assert "a page is a file that ends in .html or .htm, not 'c.pdf'" in capsys.readouterr().err
     assert main(["report", str(runs / "a"), "--out", str(tmp_path / "none" / "r.html")]) == 2
     assert "does not exist" in capsys.readouterr().err

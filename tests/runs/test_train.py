@@ -252,6 +252,33 @@ def test_no_room_for_a_checkpoint_leaves_the_one_before(tmp_path: Path) -> None:
     assert resume_training(tmp_path / "t", tensorboard=False).outcome == whole.outcome
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a copy of this process")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_full_disk_is_one_sentence_of_the_command(tmp_path: Path) -> None:
+    """Whichever file it is that does not fit: the checkpoint of the epoch before stays, and is gone on from."""
+    with pytest.raises(StopError):
+        initio.train(MLP, "digits", folder=tmp_path / "t", on_event=stop_in(2), **FEW)
+    before = (tmp_path / "t" / "checkpoint.pt").read_bytes()
+    for bytes_left, what in ((5_000, "weights"), (len(before) - 1, "checkpoint")):
+        if (child := os.fork()) == 0:
+            code = 9
+            try:
+                os.dup2(os.open(tmp_path / "said", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 2)
+                sys.stderr = os.fdopen(2, "w", closefd=False)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, bytes_left))
+                code = main(["train", "--resume", str(tmp_path / "t"), "--quiet"])
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        said = (tmp_path / "said").read_text()
+        assert said.startswith(f"initio: the {what} '")
+        assert said.endswith("is intact\n")
+        assert said.count("\n") == 1
+        assert (tmp_path / "t" / "checkpoint.pt").read_bytes() == before
+    whole = initio.train(MLP, "digits", folder=tmp_path / "whole", **FEW)
+    assert resume_training(tmp_path / "t", tensorboard=False).outcome == whole.outcome
+
+
 def test_folders_are_not_overwritten_and_changed_data_are_noticed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random((60, 4, 4)).astype(np.float32), np.arange(60) % 3

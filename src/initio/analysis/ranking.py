@@ -37,10 +37,12 @@ class Member:
     metric: str
     sign: int  # 1 if larger is better, -1 if smaller is
     reason: str
+    enough: float = 1.0  # the part of the pool above which more is no better: a condition rather than a goal
 
 
 MEMBERS = (
     Member("meco", 1, "channels that do not repeat each other converge faster"),
+    Member("near", 1, "channels whose variance fills many directions carry more"),
     Member("naswot", 1, "inputs that fall into different linear regions can be told apart"),
     Member("flops", 1, "more computation holds more functions"),
     Member("expressivity", 1, "features that fill many directions lose nothing of the input"),
@@ -125,7 +127,7 @@ def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBER
 
 def _votes(column: np.ndarray, member: Member) -> np.ndarray | None:
     draws = member.sign * np.atleast_2d(np.asarray(column, dtype=np.float64))
-    votes = np.mean([log_ranks(draw) for draw in draws], axis=0)
+    votes = np.mean([np.minimum(log_ranks(draw), np.log(member.enough)) for draw in draws], axis=0)
     known = votes[~np.isnan(votes)]
     return votes if len(known) and np.ptp(known) > 0 else None
 

@@ -32,6 +32,7 @@ class BoundRow:
     spearman: float | None
     kendall: float | None
     trade_off: TradeOff | None  # the parameters, where the bound has any
+    used: int  # architectures that it rests on
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Relation:
         used = by if kind in FITTED and closeness(values) is not None else None
         known = ~np.isnan(values) & ~np.isnan(self.target)
         rho, tau = (f(values[known], -self.target[known]) for f in (spearman, kendall))
-        return BoundRow(metric, kind, rho, tau, used)
+        return BoundRow(metric, kind, rho, tau, used, int(known.sum()))
 
 
 def _never(closeness: SpearmanWith) -> Callable[[np.ndarray], float]:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import importlib
 import io
 import os
-import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
 from initio.cli.units import columns
-from initio.errors import InputError, did_you_mean
+from initio.errors import InputError, did_you_mean, one_line, process_began
 from initio.plugins import look_here
 
 COMMANDS: dict[str, str] = {  # name -> what it does
@@ -47,16 +47,16 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "cache": "say where trainings are kept between runs, or forget them",
     "env": "say what Initio runs on: versions, kernels, memory, folders",
 }
-LONGEST = 600  # characters of a message; what a user's file says may be longer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
+    began = process_began() if argv is None else time.perf_counter()
     _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
     try:
-        _run(list(sys.argv[1:] if argv is None else argv))
+        _run(list(sys.argv[1:] if argv is None else argv), began)
         sys.stdout.flush()
         return _end("", 0)
     except InputError as error:
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _end("interrupted", 130)
 
 
-def _run(argv: list[str]) -> None:
+def _run(argv: list[str], began: float) -> None:
     first = [*argv, "--help"][0]
     if first in ("-h", "--help", "help"):
         print(overview())
@@ -84,10 +84,10 @@ def _run(argv: list[str]) -> None:
         raise InputError(f"there is no command {first!r}: {did_you_mean(first, list(COMMANDS))}")
     else:
         look_here(argv)
-        _run_command(first, argv[1:])
+        _run_command(first, argv[1:], began)
 
 
-def _run_command(name: str, argv: list[str]) -> None:
+def _run_command(name: str, argv: list[str], began: float) -> None:
     from initio.cli.options import is_quiet, parse
 
     verbs = load_verbs(name)
@@ -109,7 +109,10 @@ def _run_command(name: str, argv: list[str]) -> None:
             stack.enter_context(redirect_stderr(nowhere))
             if not getattr(command, "json", False):
                 stack.enter_context(redirect_stdout(nowhere))
-        command.run()
+        if hasattr(command, "budget"):  # of time, which began with the process
+            command.run(began)
+        else:
+            command.run()
 
 
 def overview() -> str:
@@ -176,19 +179,3 @@ def _end(message: str, code: int) -> int:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
-
-
-def one_line(message: str) -> str:
-    r"""A message on one line of bounded length, whatever a user's file put into it.
-
-    >>> one_line("a name with\n\x1b[31mcolour")
-    'a name with\\n\\x1b[31mcolour'
-    """
-    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
-    if len(text) > LONGEST:  # the end says where to read on
-        text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
-    return text
-
-
-def _visible(character: str) -> str:
-    return character if character.isprintable() else repr(character)[1:-1]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from initio.cli.units import page_file
+from initio.cli.units import page_file, print_json
 from initio.report.cells import printable
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ class CompareCommand:
     Args:
         runs: two or more folders.
         out: also write the comparison as a page, with cells and curves: an .html file.
+        json: print the table, the differing settings and the distances as JSON.
     """
 
     runs: tuple[str, ...]
     out: str | None = None
+    json: bool = False
 
     def run(self) -> None:
         """Prints a table, then what differs."""
@@ -32,13 +34,17 @@ class CompareCommand:
 
         out = None if self.out is None else page_file(self.out)
         subjects = [read_folder(folder) for folder in self.runs]
-        names = list(named(subjects))
-        print_beside("", names, compared(subjects))
-        print(f"\n{distance(subjects)}\n")
-        if rows := differing(subjects):
-            print_beside("settings that differ", names, rows)
+        names, facts, rows = list(named(subjects)), compared(subjects), differing(subjects)
         if out is not None:
             comparison(subjects).write(out)
+        if self.json:
+            print_json({"runs": names, "facts": facts, "settings": rows, "distance": distance(subjects)})
+            return
+        print_beside("", names, facts)
+        print(f"\n{distance(subjects)}\n")
+        if rows:
+            print_beside("settings that differ", names, rows)
+        if out is not None:
             print(f"\nwritten {out}")
 
 

@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
     return facts | {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "device": "cpu; Initio uses no other",
+        "device": "cpu for scores and searches; initio train --device takes a GPU, too",
         "kernels": status(),
         "threads": f"one in each process; {os.cpu_count()} processors for --workers",
         "memory": _memory(),

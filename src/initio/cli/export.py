@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from initio.cli.units import tell
 from initio.errors import InputError
 from initio.runs.export import export, is_trained
 from initio.runs.folder import classes_of, find_architecture
@@ -35,6 +36,7 @@ class ExportCommand:
         which: the weights of the best epoch, or of the last (trained networks).
         preprocess: let onnx and torchscript files normalise their inputs themselves (trained networks).
         licence: for the card of a trained network.
+        json: print what was written, or the text, as JSON.
     """
 
     architecture: str
@@ -50,6 +52,7 @@ class ExportCommand:
     which: Literal["best", "last"] = "best"
     preprocess: bool = True
     licence: str | None = None
+    json: bool = False
 
     def run(self) -> None:
         """Writes the file, or prints the text."""
@@ -57,7 +60,9 @@ class ExportCommand:
             self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
             options = {name: getattr(self, name) for name in OF_TRAINED}
             path = export(self.architecture, self.out, self.format, **options)
-            print(f"wrote {path} and its card {path.with_suffix('.card.md')}")
+            card = str(path.with_suffix(".card.md"))
+            facts = {"format": self.format, "written": str(path), "card": card}
+            tell(f"wrote {path} and its card {card}", facts, json=self.json)
         else:
             self._refuse("a trained network", *OF_TRAINED)
             self._untrained()
@@ -80,11 +85,12 @@ class ExportCommand:
         options: dict[str, Any] = {"weights": self.weights, "seed": self.seed, "auxiliary": self.auxiliary, **size}
         if self.out:
             export(arch, self.out, self.format, **options)
-            print(f"wrote {self.out}")
+            tell(f"wrote {self.out}", {"format": self.format, "written": self.out}, json=self.json)
         elif self.format in WITH_WEIGHTS:
             raise InputError(f"the format {self.format} is not text: name a file for it by --out")
         else:
-            print(exported(arch, self.format, **options).decode(), end="")
+            text = exported(arch, self.format, **options).decode()
+            tell(text.removesuffix("\n"), {"format": self.format, "text": text}, json=self.json)
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from initio.cli import COMMANDS, all_commands, load_verbs, overview, verbs_overview
 from initio.cli.options import introduction, options_of, parser
@@ -16,6 +17,12 @@ METHODS = """
 # The methods of `initio search`
 
 Each setting of a method is an option beside it: `initio search --method votes --first 50`.
+"""
+RECIPES = """
+# The settings of `initio train`
+
+These are the defaults of the recipe `quick`; `initio train --recipe NAME --help` lists those of another.
+
 """
 
 
@@ -32,7 +39,7 @@ def reference() -> str:
         if before is not None:
             os.environ["COLUMNS"] = before
     commands = "".join(f"\n## {title}\n\n```\n{text.rstrip()}\n```\n" for title, text in pages.items())
-    return HEAD + commands + METHODS + "\n".join(_methods()) + "\n"
+    return HEAD + commands + METHODS + "\n".join(_methods()) + "\n" + RECIPES + "\n".join(_training()) + "\n"
 
 
 def _methods() -> Iterator[str]:
@@ -42,8 +49,18 @@ def _methods() -> Iterator[str]:
         method = find_search(name)
         about = introduction(method).partition("\n\n")[0].replace("\n", " ")
         yield f"\n## {name}\n\n{about}\n"
-        for option in options_of(method).values():
-            yield f"- `{option.spelling}`: {option.explained}"
+        yield from _listed(method)
+
+
+def _training() -> Iterator[str]:
+    from initio.training.settings import MachineSettings, TrainingSettings
+
+    yield from _listed(TrainingSettings)
+    yield from _listed(MachineSettings)
+
+
+def _listed(part: type[Any]) -> Iterator[str]:
+    return (f"- `{option.spelling}`: {option.explained}" for option in options_of(part).values())
 
 
 if __name__ == "__main__":

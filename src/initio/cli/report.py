@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from initio.cli.units import page_file, pairs, size
+from initio.cli.units import page_file, pairs, size, tell
 
 if TYPE_CHECKING:
     from initio.runs.pages import Subject
@@ -23,6 +23,7 @@ class ReportCommand:
         data: folder with a benchmark's files, whose accuracies become axes beside the scores.
         table: the benchmark, if it is not called as the space is (nb301 for darts).
         out: the file to write.
+        json: print what was written as JSON.
     """
 
     runs: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class ReportCommand:
     data: str | None = None
     table: str | None = None
     out: str = "report.html"
+    json: bool = False
 
     FIRST: ClassVar[str] = "runs"
 
@@ -44,7 +46,8 @@ class ReportCommand:
         if self.store is not None:
             subjects.append(self._scores(self.store))
         report(subjects).write(out)
-        print(f"written {out}, {size(out.stat().st_size)}")
+        length = out.stat().st_size
+        tell(f"written {out}, {size(length)}", {"written": str(out), "bytes": length}, json=self.json)
 
     def _scores(self, store: str) -> Subject:
         from initio.runs.pages import read_store

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import watch
 from initio.cli.units import amount, seconds
 from initio.errors import InputError
@@ -30,8 +31,8 @@ class SearchCommand:
         seed: the same seed chooses the same architecture.
         restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
             largest mean objective on common fresh batches and initialisations.
-        batch_size: inputs in a batch.
-        channels: width of the network that scores; by default a thin one.
+        batch_size: inputs in a batch; 64, or what a method that shares weights has published.
+        channels: width of the network that scores or shares weights; by default a thin one.
         cells: its number of cells.
         pixels: its images' side.
         max_params: upper limit on the parameters of the network that will be built, as in 4M or 500k: the published
@@ -41,13 +42,14 @@ class SearchCommand:
             noisy and belongs to this machine: the same seed may choose another architecture.
         depth: of an mlp.
         queries: how many networks a method that trains may train; 10.
-        epochs: length of each training; 3.
+        epochs: length of each training; 3, or what a method that shares weights has published.
         pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
         budget: time that a method that trains may take in all, as in 10m, 90s or 1h: pool, queries and epochs that are
             not given are as many as the measured speed allows.
         halving: give up a training that is not among the best in so many after 1, and again after so many times as
             many epochs, as in 3; by default every training goes to its end.
-        workers: processes that train at once, where a method asks for several trainings whatever they come to; 1.
+        workers: processes that work at once, where a method asks for several trainings or measurements whatever they
+            come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
@@ -60,7 +62,7 @@ class SearchCommand:
     labels: Literal["true", "random"] = "true"
     seed: int = 0
     restarts: int = 1
-    batch_size: int = 64
+    batch_size: int | None = None
     channels: int | None = None
     cells: int | None = None
     pixels: int | None = None
@@ -90,15 +92,15 @@ class SearchCommand:
 
         return [find_search(given["method"])] if "method" in given else []
 
-    def run(self) -> None:
+    def run(self, began: float | None = None) -> None:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
         from initio.runs.search import resume_run, search
 
         folder = self._folder()
         if self.resume is None:
-            watch(partial(search, **self._asked()), folder, json=self.json)
+            watch(partial(search, **self._asked(), began=began), folder, json=self.json)
         else:
-            watch(resume_run, folder, json=self.json)
+            watch(partial(resume_run, began=began), folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
@@ -111,17 +113,16 @@ class SearchCommand:
         }
         unasked = ("depth", "out", "resume", "json", "settings", *limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
-        asked |= {"budget": seconds("--budget", self.budget), "cache": {True: None}.get(self.cache, False)}
+        asked["budget"] = seconds("--budget", self.budget)
+        if self.cache:
+            del asked["cache"]  # the default, also of a method that trains nothing and would refuse the option
         if self.depth is not None:
             asked["space"] = f"mlp-{self.depth}"
         return asked | {"limits": limits} | dict(self.settings)
 
     def _folder(self) -> Path:
         if self.resume is not None:
-            plain = vars(SearchCommand(resume=self.resume, json=self.json, settings=self.settings))
-            for name in [*(name for name, value in vars(self).items() if value != plain[name]), *self.settings]:
-                option = name.replace("_", "-")
-                raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")
+            refuse_beside_resume(self, "run")
         for option, text in (("--resume", self.resume), ("--out", self.out)):
             if text == "":
                 raise InputError(f"{option} needs the folder of a run, not an empty name")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from time import perf_counter
 
+from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import SolveReporter
-from initio.cli.units import amount, seconds
+from initio.cli.units import amount, seconds, tell
 from initio.errors import InputError
+from initio.records import encode
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,14 @@ class SolveCommand:
         max_flops: upper limit on its FLOPs for one image.
         max_latency: upper limit on its measured time for one image on one thread, as in 20ms.
         space: where to search; by default nb201 for images and mlp-3 for all else.
-        method: how to search, one that trains; by default what the time allows.
+        method: how to search; by default with short trainings, or by votes where the time does not allow them.
         recipe: whose settings are trained with, as docs/training.md lists them; the epochs follow from the time.
         baseline: give half of the time to a ResNet of the same size.
         skip_bad: leave out pictures of a folder that cannot be read; without it they are named, and nothing is done.
         seed: of everything.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run; the time that it used counts, and nothing else goes with it.
+        json: print what came out as JSON.
     """
 
     data: str | None = None
@@ -50,14 +52,14 @@ class SolveCommand:
     seed: int = 0
     out: str | None = None
     resume: str | None = None
+    json: bool = False
 
-    def run(self) -> None:
+    def run(self, began: float | None = None) -> None:
         """Solves with progress on stderr, then says what came out and where it is."""
-        began = perf_counter()  # to import torch takes a while
         from initio.runs.solve import new_solve_folder, resume_solve, solve
 
         if self.resume is not None:
-            self._refuse_others()
+            refuse_beside_resume(self, "run")
             folder, work = Path(self.resume), partial(resume_solve, self.resume)
         else:
             if not self.data:
@@ -79,11 +81,4 @@ class SolveCommand:
         except KeyboardInterrupt:
             print(f"\ngo on with: initio solve --resume {quote(str(folder))}", file=sys.stderr)
             raise
-        print(solution)
-        print(f"\nfolder  {folder}  (README.md explains it)")
-
-    def _refuse_others(self) -> None:
-        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
-        for name, value in plain.items():
-            if name != "resume" and getattr(self, name) != value:
-                raise InputError(f"--resume goes on with what the run was asked: leave out --{name.replace('_', '-')}")
+        tell(f"{solution}\n\nfolder  {folder}  (README.md explains it)", encode(solution), json=self.json)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from initio.cli.units import print_json, settings_line
+from initio.cli.units import print_json, settings_line, tell
 from initio.errors import InputError
 from initio.records import Evaluation, Settings
 from initio.report.cells import printable
-from initio.scores.store import Group, Store, differences, find_store, pack, shipped
+from initio.scores.store import Group, Pair, Store, differences, find_store, pack, shipped
 
 SHOWN = 10  # differences
 
@@ -44,14 +45,25 @@ class StoreDiff:
     Args:
         path: the first, or the name of scores that come with Initio.
         other: the second.
+        json: print JSON instead: how many scores differ, and all of them.
     """
 
     path: str
     other: str
+    json: bool = False
 
     def run(self) -> None:
         """Prints what differs."""
-        if _print_differences(find_store(self.path), find_store(self.other)):
+        a, b = find_store(self.path), find_store(self.other)
+        with Store(a, read_only=True) as first, Store(b, read_only=True) as second:
+            scores, found = len(first), differences(first, second)
+            if self.json:
+                pairs = list(found)
+                count = len(pairs)
+                print_json({"scores": scores, "different": count, "pairs": pairs})
+            else:
+                count = _print_differences(f"scores in {a} | in {b}", found, scores)
+        if count:
             raise SystemExit(1)
 
 
@@ -62,17 +74,21 @@ class StoreAdd:
     Args:
         path: the store that is written to.
         other: the store that is read.
+        json: print the numbers as JSON.
     """
 
     path: str
     other: str
+    json: bool = False
 
     def run(self) -> None:
         """Adds, and says how much."""
         if self.path in shipped() and not Path(self.path).is_file():
             raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
         with Store(find_store(self.other), read_only=True) as other, Store(Path(self.path)) as store:
-            print(f"added {store.add(other):,} of {len(other):,} scores to {self.path}, which has {len(store):,}")
+            facts = {"store": self.path, "added": store.add(other), "of": len(other), "scores": len(store)}
+        sentence = "added {added:,} of {of:,} scores to {store}, which has {scores:,}".format_map(facts)
+        tell(sentence, facts, json=self.json)
 
 
 @dataclass(frozen=True)
@@ -82,16 +98,19 @@ class StorePack:
     Args:
         path: the store.
         out: the file to write, which must end in .xz.
+        json: print the numbers as JSON.
     """
 
     path: str
     out: str
+    json: bool = False
 
     def run(self) -> None:
         """Packs, and says how much."""
         with Store(find_store(self.path), read_only=True) as store:
             pack(store, Path(self.out))
-            print(f"packed {len(store):,} scores into {self.out}")
+            facts = {"store": self.path, "scores": len(store), "written": self.out}
+        tell("packed {scores:,} scores into {written}".format_map(facts), facts, json=self.json)
 
 
 VERBS = {"info": StoreInfo, "diff": StoreDiff, "add": StoreAdd, "pack": StorePack}
@@ -114,16 +133,14 @@ def _print_groups(groups: list[Group]) -> None:
             print(f"  {printable(g.metric):<{width}}  version {g.version}  {networks}  {missing}")
 
 
-def _print_differences(a: Path, b: Path) -> int:
-    count = scores = 0
-    with Store(a, read_only=True) as first, Store(b, read_only=True) as second:
-        scores = len(first)
-        for left, right in differences(first, second):
-            count += 1
-            if count == 1:
-                print(f"scores in {a} | in {b}")
-            if count <= SHOWN:
-                print(_difference(left, right))
+def _print_differences(title: str, pairs: Iterable[Pair], scores: int) -> int:
+    count = 0
+    for left, right in pairs:
+        count += 1
+        if count == 1:
+            print(title)
+        if count <= SHOWN:
+            print(_difference(left, right))
     if count > SHOWN:
         print(f"... and {count - SHOWN:,} more")
     print(f"{count:,} scores differ" if count else f"the stores are equal: {scores:,} scores")

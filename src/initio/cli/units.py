@@ -149,11 +149,32 @@ def print_json(value: object) -> None:
     print(json.dumps(encode(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def tell(sentence: str, facts: Mapping[str, object], *, json: bool) -> None:
+    """What was done: a sentence for people, the facts for programs.
+
+    >>> tell("packed 3 scores", {"scores": 3}, json=False)
+    packed 3 scores
+    """
+    if json:
+        print_json(facts)
+    else:
+        print(sentence)
+
+
 def page_file(name: str) -> Path:
     """Where a page is written; an `InputError` before any work where it could not be."""
+    return _new_file(name, "page", (".html", ".htm"))
+
+
+def picture_file(name: str) -> Path:
+    """Where a picture is written, likewise."""
+    return _new_file(name, "picture", (".svg", ".pdf", ".png"))
+
+
+def _new_file(name: str, what: str, endings: tuple[str, ...]) -> Path:
     path = Path(name)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a page is an .html file, not {path.name!r}")
+    if path.suffix.lower() not in endings:
+        raise InputError(f"a {what} is a file that ends in {' or '.join(endings)}, not {path.name!r}")
     if not path.parent.is_dir():
         raise InputError(f"the folder of {name!r} does not exist")
     return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initio.files import whole_file
-
-LETTERS = 11  # of a title in an inch
+from initio.report.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,17 +28,15 @@ class Curves:
     cost: str  # what the grid counts
     panels: Mapping[str, Mapping[str, np.ndarray]]
     best: Mapping[str, float] = field(default_factory=dict)
+    changes: str = "best so far"  # whose accuracy it is; where it is not the best, the grid is drawn as it is
 
 
 def save_curves(curves: Curves, path: Path, title: str) -> None:
     """Draws means over runs with a band of their standard errors (HNAS, Figure 3), and the best of the table."""
-    figure = _figure(curves, title)
-    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same curves, the same file
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, metadata=dated.get(path.suffix))
+    save_figure(_figure(curves), path, title)
 
 
-def _figure(curves: Curves, title: str) -> Figure:
+def _figure(curves: Curves) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.2 * len(curves.panels), 4.0), layout="constrained")
@@ -51,12 +46,11 @@ def _figure(curves: Curves, title: str) -> Figure:
             _draw_line(axis, curves.grid, rows, label)
         if name in curves.best:
             _draw_best(axis, curves.best[name])
-        axis.set(xscale="log", xlabel=curves.cost)
+        axis.set(xscale={"best so far": "log"}.get(curves.changes, "linear"), xlabel=curves.cost)
         axis.set_title(name)
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy of the best so far, %")
+    axes[0].set_ylabel(f"accuracy of the {curves.changes}, %")
     axes[-1].legend(loc="lower right", fontsize="small")
-    figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from initio.files import whole_file
-from initio.report.curves import LETTERS
+from initio.report.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Look = Literal["contour", "heat", "3d"]
 LEVELS, SIDE = 14, 3.6  # contour lines of a panel, and its side in inches
@@ -48,7 +45,7 @@ def save_surfaces(surfaces: Mapping[str, Surface], path: Path, look: Look, label
         axis.set_title(name, fontsize="medium")
         axes.append(axis)
     figure.colorbar(drawn, ax=axes, shrink=0.75, label=label)
-    _finish(figure, path, title)
+    save_figure(figure, path, title)
 
 
 def _range(surfaces: Mapping[str, Surface]) -> tuple[float, float]:
@@ -85,6 +82,20 @@ def _surface(axis: Any, surface: Surface, low: float, high: float) -> Any:
     return drawn
 
 
+def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, title: str = "") -> None:
+    """One panel a set of points (n, 2), as dots on the contours of one surface."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(SIDE * len(dots), SIDE + 0.5), layout="constrained")
+    axes = figure.subplots(1, len(dots), squeeze=False, sharex=True, sharey=True)[0]
+    for axis, (name, points) in zip(axes, dots.items(), strict=True):
+        axis.contour(surface.at, surface.at, surface.values.T, levels=LEVELS, cmap=COLOURS)
+        axis.plot(points[:, 0], points[:, 1], "o", color="crimson", markersize=5, alpha=0.8)
+        axis.set(aspect="equal")
+        axis.set_title(name, fontsize="medium")
+    save_figure(figure, path, title)
+
+
 def save_lines(
     panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], path: Path, labels: tuple[str, str]
 ) -> None:
@@ -101,12 +112,4 @@ def save_lines(
         axis.grid(alpha=0.3)
         if title == list(panels)[-1] or list(lines) != list(panels[list(panels)[-1]]):
             axis.legend(fontsize="small")  # once for panels of the same curves
-    _finish(figure, path, "")
-
-
-def _finish(figure: Figure, path: Path, title: str) -> None:
-    if title:
-        figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
-    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same values, the same file
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150, metadata=dated.get(path.suffix))
+    save_figure(figure, path)

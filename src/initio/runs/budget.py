@@ -80,6 +80,30 @@ def sizes_within(
     return TrainingSizes(pool, wanted, epochs, cut)
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What is left of a budget of time for what comes after the trainings.
+
+    Args:
+        share: of the budget,
+        least: or so many seconds of this process, at the speed that it has had: others use the machine too,
+        most: but no more than this share.
+    """
+
+    share: float
+    least: float
+    most: float
+
+    def seconds(self, budget: float, began: float) -> float:
+        """Of a budget that began then.
+
+        >>> Ending(share=0.1, least=0.0, most=0.4).seconds(600, time.perf_counter())
+        60.0
+        """
+        busy = (time.perf_counter() - began) / max(time.process_time(), 1e-3)
+        return min(max(self.share * budget, self.least * busy), self.most * budget)
+
+
 @dataclass
 class Ticking:
     """Passes on what it hears, and notes the time now and then: what was used before a kill counts.

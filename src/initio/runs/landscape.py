@@ -120,11 +120,8 @@ def landscape(
         samples: inputs that everything is measured on.
         to: a second solution, whose line with the first is measured too: a folder of the same network trained again, or
             the seed of such a training.
-        epochs: of a training.
-        channels: width of a network that is trained; by default thin.
-        cells: its number of cells.
-        steps: of Lanczos' method for the largest eigenvalues of the Hessian.
-        probes: random vectors for its trace.
+        epochs: of the training, if there is one; its network has these `channels` and `cells`, by default few.
+        steps: of Lanczos' method for the largest eigenvalues of the Hessian, whose trace has `probes` random vectors.
         seed: of the training, the directions, the inputs and the probes.
         workers: processes that measure.
         folder: where everything is kept; the same call with the same folder goes on where it was interrupted.

@@ -14,26 +14,30 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from initio.data import Data
+from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
 from initio.records import Architecture, decode
-from initio.runs.budget import SCORING, Ticking, TrainingSizes, pool_within, sizes_within
+from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
+from initio.scores.workers import cores
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.spaces.base import Size
 
 if TYPE_CHECKING:
     from initio.scores.pool import ScoringProgress
     from initio.training import Training
 
-QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
+QUERIES, POOL = 10, 200  # of a search that trains
 LEAST_POOL = 3  # architectures that are scored in any case
 TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
-ENDING = 0.03  # share of a budget of time that is left for the pictures
+CORES = 4  # that are taken unasked
+ENDING = Ending(share=0.03, least=3.0, most=0.2)  # of a budget of time, for the pictures
 TRAININGS = "trainings"  # the folder of the user's cache, and of a run
 DRAWS = 20_000  # attempts to fill a pool within limits
 METRICS = (  # of the pool
@@ -61,7 +65,7 @@ def search(
     *,
     seed: int = 0,
     labels: Literal["true", "random"] = "true",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     queries: int | None = None,
     epochs: int | None = None,
     pool: int | None = None,
@@ -77,6 +81,7 @@ def search(
     pixels: int | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
+    began: float | None = None,
     on_step: OnStep | None = None,
     on_progress: OnProgress | None = None,
     **settings: Any,
@@ -89,26 +94,28 @@ def search(
         data: noise, digits, a file or a folder, or a `Dataset`.
         seed: the same seed chooses the same architecture.
         labels: the data's own labels, or random ones.
-        batch_size: inputs in a batch.
+        batch_size: inputs in a batch; 64, or what a method that shares weights has published.
         queries: how many networks a search that trains may train; 10.
-        epochs: length of each training; 3.
+        epochs: length of each training; 3, or what a method that shares weights has published.
         pool: how many random architectures are scored before the first training, for a search that needs it; 200, or
             all of a smaller space.
         budget: seconds that a search that trains may take, all in all; pool, queries and epochs that are not given are
             as many as the measured speed allows, and the data are cut if that is too few.
         halving: give up trainings that, after 1, η, η², ... epochs, are not among the best in η so far; None trains
             all to their end.
-        workers: processes that train at once what a method asks for in any case; 1.
+        workers: processes that work at once, where a method asks for several trainings or measurements whatever they
+            come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cache: keep trainings in the user's cache for other runs (`initio cache`), or else in this run's folder alone.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
         limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
         target: the size of that network, which is also the one that a search trains; by default the limits are about
             the published one, and small ones are trained.
-        channels: width of the network that scores; by default the space's own for this purpose.
+        channels: width of the network that scores or shares weights; by default the space's own for this purpose.
         cells: its number of cells.
         pixels: its images' side.
         folder: where the run is kept as it is made; None keeps nothing.
         resume: go on with the same run if the folder holds one.
+        began: when the time began, by `time.perf_counter`; by default now.
         on_step: hears of each new step.
         on_progress: hears what is under way: a `SearchStarted`, then `ScoringProgress`, `TrainingProgress` and notes.
         settings: fields of the method.
@@ -117,7 +124,7 @@ def search(
     >>> result.best.space, len(result.steps)
     ('nb201', 20)
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     home = get_space(space) if isinstance(space, str) else space
     chosen = make_search(method, home, settings, restarts)
     if not isinstance(limits, Limits):
@@ -134,9 +141,12 @@ def search(
             raise InputError(f"the pool must not be negative, not {pool}")
         if pool > most:
             raise InputError(f"{home.name} has {most} architectures: the pool cannot have {pool}")
+    size = chosen.network_size(home)
+    batch_size = chosen.usual_batch if batch_size is None else batch_size
     problem = make_problem(
-        home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
-    )
+        home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels,
+        size=size,
+    )  # fmt: skip
     if target is not None:
         shape = problem.known_data.shape
         if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
@@ -146,10 +156,13 @@ def search(
     problem = problem.fitted()
     if chosen.trains and budget is None:
         queries = QUERIES if queries is None else queries
-        epochs = EPOCHS if epochs is None else epochs
+    if chosen.learns or (chosen.trains and budget is None):
+        epochs = chosen.usual_epochs if epochs is None else epochs
+    if chosen.learns:
+        problem = replace(problem, epochs=(whole(epochs, "number of epochs", 1),))
     name, side = problem.known_data.name, None
     if isinstance(data, str):
-        name, side = located(data), _side(data, pixels, home.sizes.scoring.pixels)
+        name, side = located(data), _side(data, pixels, size.pixels)
     network, fingerprint = problem.network, problem.batch(seed).fingerprint
     own = chosen.search if isinstance(chosen, Restarts) else chosen
     plan = RunPlan(
@@ -162,14 +175,18 @@ def search(
 
 
 def resume_run(
-    folder: str | Path, *, on_step: OnStep | None = None, on_progress: OnProgress | None = None
+    folder: str | Path,
+    *,
+    began: float | None = None,
+    on_step: OnStep | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SearchResult:
     """Goes on with an interrupted run, with the arguments it was started with; a finished one is read."""
     run = RunFolder.open(Path(folder))
     if run.finished:
         return run.result()
     arguments = run.plan().arguments()
-    return search(**arguments, folder=folder, resume=True, on_step=on_step, on_progress=on_progress)
+    return search(**arguments, folder=folder, resume=True, began=began, on_step=on_step, on_progress=on_progress)
 
 
 @dataclass(frozen=True)
@@ -234,9 +251,9 @@ class _Work:
         if self.plan.budget is not None:
             self = replace(self, on_progress=Ticking(run.tick, self.began - run.seconds(), self.on_progress))
         used = run.seconds() + time.perf_counter() - self.began
-        ending = ENDING * (self.plan.budget or 0.0)
+        ending = ENDING.seconds(self.plan.budget or 0.0, self.began)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
-        problem = replace(self.problem, folder=run.folder)
+        problem = replace(self.problem, folder=run.folder, workers=self._processes())
         self._tell(SearchStarted(self.search, problem, done))
         known = run.sizes()
         if self.plan.pool:
@@ -257,6 +274,12 @@ class _Work:
         finally:
             crew.close()
 
+    def _processes(self) -> int:
+        """That measure."""
+        if self.plan.workers is not None or not self.search.parallel:
+            return self.plan.workers or 1
+        return min(cores(), CORES)
+
     def _named(self, result: SearchResult) -> SearchResult:
         return replace(result, method=self.plan.method)
 
@@ -272,7 +295,7 @@ class _Work:
         if problem.scores is not None:
             pool = len(problem.scores)
         if plan.budget is None:
-            return TrainingSizes(pool, plan.queries or QUERIES, plan.epochs or EPOCHS)
+            return TrainingSizes(pool, plan.queries or QUERIES, plan.epochs or self.search.usual_epochs)
         from initio.training.pace import pace
 
         training = self._training(TrainingSizes(pool, 1, 1), None, deadline)
@@ -366,11 +389,12 @@ def make_problem(
     channels: int | None = None,
     cells: int | None = None,
     pixels: int | None = None,
+    size: Size | None = None,
 ) -> Problem:
-    """What `search` would search on; the arguments are its own."""
+    """What `search` would search on; the arguments are its own, and `size` is that of the networks."""
     if isinstance(space, str):
         space = get_space(space)
-    size = space.sizes.scoring
+    size = size or space.sizes.scoring
     if isinstance(data, str):
         data, _, _ = load_parts(data, pixels=_side(data, pixels, size.pixels))  # what is tested on stays unseen
     elif pixels is not None:
@@ -424,12 +448,19 @@ def make_limits(given: Mapping[str, Any]) -> Limits:
 def _refuse_useless(search: Search[Any], **given: object) -> None:
     """Refuses options that the method would not look at; one that is None was not given."""
     useless = {}
-    if search.trains:
+    if search.trains or search.learns:
         useless["labels"] = "it trains on the data's own"
-    else:
-        useless |= dict.fromkeys(
-            ("queries", "epochs", "pool", "budget", "halving", "workers", "cache"), "it trains nothing"
-        )
+    if not search.trains:
+        why = "it trains nothing"
+        if search.learns:
+            why = "it trains one network"
+        useless |= dict.fromkeys(("queries", "pool", "budget", "halving", "cache"), why)
+        if not search.parallel:
+            useless["workers"] = "it measures one network after the other"
+        if search.learns:
+            useless["workers"] = why
+    if not (search.trains or search.learns):
+        useless["epochs"] = "it trains nothing"
     if search.trains and not search.needs_scores:
         useless["pool"] = "it needs no scores"
     if not search.limited:

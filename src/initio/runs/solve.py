@@ -36,14 +36,14 @@ from initio.data.sources import has_size, located
 from initio.errors import Deadline, InputError
 from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, from_json, to_json
-from initio.runs.budget import Ticking
+from initio.runs.budget import Ending, Ticking
 from initio.runs.evaluate import evaluate
 from initio.runs.export import export
 from initio.runs.models import ModelFolder, TrainedModel
 from initio.runs.search import make_limits, search
 from initio.runs.solution import NAMES, Design, HeldOutScore, SolvePlan, SolveResult
 from initio.runs.train import LEAST_SIDE, resume_training, train
-from initio.searches import Limits, SearchResult
+from initio.searches import Limits, SearchResult, find_search
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
 
@@ -58,13 +58,13 @@ FEWEST_EPOCHS = 3  # for which the data are cut
 SEARCHED = 16  # pixels of the images that are searched on, if they have as many
 PHOTO, LARGE_PHOTO, HOUR = 32, 64, 3600.0  # pixels of larger images as they are learned; the second from an hour on
 LINEAR = 0.03  # share of the budget for the linear classifier
-ENDING = 0.1  # share of the budget for evaluation and export,
-LEAST_ENDING, MOST_ENDING = 10.0, 0.4  # at least so many seconds of this process, at most this share
+ENDING = Ending(share=0.1, least=10.0, most=0.4)  # of the budget, for evaluation and export
 SEARCH = 0.4  # share of a contender's time in which its cell is searched
 MARGIN = 0.75  # of the epochs that the measured speed allows: others use the machine too
 HYBRID = 6.0  # epochs that must fit into the time of a search for one that trains
 SHORT = 180.0  # seconds of a search, below which networks of one cell a stage are scored instead of deep ones
-PRIOR = "prior"  # the robust hybrid with a single training, which decides nothing
+VOTES, VOTE = "votes", 0.5  # the search without training, and seconds in which one network is measured at the latest
+FEWEST_VOTES, MOST_VOTES = 20, 100  # random networks that are measured first
 ONNX = 10.0  # seconds that must be left to begin with it
 VALIDATION = 0.1
 
@@ -95,8 +95,7 @@ def solve(
         budget: seconds for everything; kept within a tenth.
         limits: on the network that is built.
         space: where to search; by default nb201 for images, mlp-3 for all else.
-        method: how, one that trains; by default the robust hybrid with short trainings where there is time for them,
-            else what it would train first.
+        method: how; by default the robust hybrid with short trainings where there is time for them, else votes.
         recipe: whose settings are trained with; the number of epochs follows from the time.
         baseline: give half of the time to a ResNet of the same size, and keep the better one by validation accuracy.
         skip_bad: leave out pictures of a folder that cannot be read, instead of naming them and stopping.
@@ -221,7 +220,7 @@ class _Solving:
             self.hear(sentence)
         linear = kept.stage("linear", HeldOutScore, lambda: self._linear(report))
         self.hear(f"linear classifier: {linear}")
-        trained = deadline.sooner(self._ending())
+        trained = deadline.sooner(ENDING.seconds(self.plan.budget, self.began))
         design = kept.stage("design", Design, lambda: self._design(report, trained))
         self.hear(design.why)
         chosen = self._search(design, report)
@@ -234,11 +233,6 @@ class _Solving:
             network = self._resnet(contenders["found"], design)
             contenders["resnet"] = self._train("resnet", RESNET, design, network, trained)
         return self._end(report, linear, design, chosen, contenders, deadline)
-
-    def _ending(self) -> float:
-        """Seconds for what comes after the trainings; more of them where others use the machine too."""
-        busy = (time.perf_counter() - self.began) / max(time.process_time(), 1e-3)
-        return min(max(ENDING * self.plan.budget, LEAST_ENDING * busy), MOST_ENDING * self.plan.budget)
 
     # --- before anything is searched ----------------------------------------------------------------------------------
 
@@ -280,7 +274,7 @@ class _Solving:
         if method is None:
             method, how = "robust", "metrics and short trainings"
             if search < HYBRID * epoch * (samples or n) / n:
-                method, how = PRIOR, "metrics at initialisation alone, since there is no time for short trainings"
+                method, how = VOTES, "metrics at initialisation alone, since there is no time for short trainings"
         size = f"{channels} channels" + f" and {cells} cells a stage" * images
         why = f"searching {space.name} by {how}, for a network of {size}: an epoch takes about {epoch:.1f} s here"
         if samples is not None:
@@ -316,9 +310,13 @@ class _Solving:
 
     def _search(self, design: Design, report: DataReport) -> SearchResult:
         """The cell: in its share of the time, on small copies of the images."""
+        share = max(1.0, SEARCH * design.half)
         asked: dict[str, Any] = {"method": design.method}
-        if design.method == PRIOR:
-            asked = {"method": "robust", "queries": 1, "epochs": 1}
+        if find_search(design.method).trains:
+            asked["budget"] = share
+        elif design.method == VOTES:
+            first = min(max(FEWEST_VOTES, round(share / VOTE)), MOST_VOTES)
+            asked |= {"first": first, "each": first // 4, "workers": 1}
         if design.space == IMAGES and SEARCH * design.half < SHORT:
             asked["cells"] = 1
         data = self.look(self.plan.data)[1]
@@ -328,7 +326,6 @@ class _Solving:
             design.space,
             data=data,
             seed=self.plan.seed,
-            budget=max(1.0, SEARCH * design.half),
             limits=self.plan.limits,
             target=self._network(design, report),
             folder=self.kept.folder / "search",

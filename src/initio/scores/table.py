@@ -138,6 +138,15 @@ class ScoreTable:
             measured[[row for _, row in self.flags.get(name, {})]] = True
         return frozenset(self.architectures[row] for row in np.flatnonzero(measured))
 
+    @property
+    def written(self) -> tuple[Architecture, ...]:
+        """Those whose cost was counted, which are as someone wrote them; all where no cost was."""
+        counted = [name for name in self.columns if self.origin(name).counted]
+        known = np.full(len(self), not counted)
+        for name in counted:
+            known |= (~np.isnan(self.columns[name])).any(axis=0)
+        return tuple(self.architectures[row] for row in np.flatnonzero(known))
+
     def _measured(self) -> list[str]:
         return [name for name in self.columns if not self.origin(name).counted]
 

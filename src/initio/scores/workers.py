@@ -8,13 +8,24 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from initio.errors import InputError
+
 DEATHS = 3  # of a worker, after which a task is given up
+PAYS = 16  # tasks from which processes are worth their start
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Answers = Iterator[tuple[int, Answer | None]]  # restarts so far, and one answer; None when a worker died
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class LostTasksError(Exception):
@@ -60,6 +71,28 @@ def in_workers(work: Callable[[Task], Answer], tasks: Sequence[Task], workers: i
                 answers.close()
     if lost := sorted(number for number, count in deaths.items() if count >= DEATHS):
         raise LostTasksError(lost)
+
+
+def ordered(work: Callable[[Task], Answer], tasks: Sequence[Task], workers: int) -> Iterator[Answer]:
+    """The answers in the order of the tasks; here where there are too few to start processes for."""
+    if workers == 1 or len(tasks) < PAYS:
+        yield from map(work, tasks)
+        return
+    ready: dict[int, Answer] = {}
+    place = 0
+    try:
+        for _, found in in_workers(partial(_kept, work), list(enumerate(tasks)), workers):
+            if found is not None:
+                ready[found[0]] = found[1]
+            while place in ready:
+                yield ready.pop(place)
+                place += 1
+    except LostTasksError as error:
+        raise InputError(f"workers died {DEATHS} times of the same task, perhaps for want of memory: take 1") from error
+
+
+def _kept(work: Callable[[Task], Answer], numbered: tuple[int, Task]) -> tuple[int, Answer]:
+    return numbered[0], work(numbered[1])
 
 
 def _parallel(

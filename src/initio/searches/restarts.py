@@ -96,6 +96,7 @@ class Restarts(Search[SearchStep]):
     def __post_init__(self) -> None:
         at_least(self, restarts=1, repeats=1)
         object.__setattr__(self, "name", self.search.name)
+        object.__setattr__(self, "parallel", self.search.parallel)
         object.__setattr__(self, "step_types", (*self.search.step_types, Finalist, Reference))
 
     def n_steps(self, problem: Problem) -> int | None:

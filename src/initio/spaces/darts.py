@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from initio.errors import InputError
 from initio.networks.graphs import CONCAT as CONCATENATE
@@ -192,16 +193,24 @@ def _nodes(half: tuple[int, ...]) -> list[Pairs]:
     return [((OPS[i], a), (OPS[j], b)) for (a, b), i, j in zip(pairs, half[1::3], half[2::3], strict=True)]
 
 
+@lru_cache(maxsize=65_536)
 def _smallest(half: tuple[int, ...]) -> tuple[int, ...]:
     """The least choices among the orders of nodes in which every source still comes first."""
-    nodes, found = _nodes(half), []
-    for order in itertools.permutations(range(NODES)):
-        place = {0: 0, 1: 1} | {node + 2: new + 2 for new, node in enumerate(order)}
-        moved = [sorted((place[source], OPS.index(op)) for op, source in nodes[node]) for node in order]
-        if all(b < new + 2 for new, ((_, _), (b, _)) in enumerate(moved)):
-            choices = ((SOURCES[new].index((a, b)), i, j) for new, ((a, i), (b, j)) in enumerate(moved))
-            found.append(tuple(choice for triple in choices for choice in triple))
-    return min(found)
+    return _completed(_nodes(half), ())
+
+
+def _completed(nodes: list[Pairs], order: tuple[int, ...]) -> tuple[int, ...]:
+    """The least choices of what follows `order`: the least node that can come next, each of them where several are."""
+    new, place = len(order), {0: 0, 1: 1} | {node + 2: place + 2 for place, node in enumerate(order)}
+    if new == NODES:
+        return ()
+    ready = [node for node in range(NODES) if node not in order and all(s in place for _, s in nodes[node])]
+    told: dict[int, tuple[int, ...]] = {}
+    for node in ready:
+        (a, i), (b, j) = sorted((place[source], OPS.index(op)) for op, source in nodes[node])
+        told[node] = SOURCES[new].index((a, b)), i, j
+    least = min(told.values())
+    return least + min(_completed(nodes, (*order, node)) for node in ready if told[node] == least)
 
 
 DARTS = DartsSpace(

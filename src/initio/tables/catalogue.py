@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from initio.errors import InputError, did_you_mean
+from initio.records import Architecture
 from initio.tables.base import Table
 from initio.tables.compact import Arrays, CompactTable, find_file
 from initio.tables.nb101 import NB101Rows, open_nb101
 from initio.tables.nb201 import NB201Rows, open_nb201
-from initio.tables.nb301 import open_nb301
+from initio.tables.nb301 import open_nb301, predicted
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,13 @@ def open_table(
     return TABLES[kind].open(find_file(str(table or TABLES[kind].file), folder), epochs, **options)
 
 
-def open_compact(name: str, folder: Path | str | None = None) -> CompactTable:
-    """The rows and columns in the file `name`, here, in `folder` or in the folder of INITIO_DATA."""
+def open_compact(name: str, folder: Path | str | None = None, *, among: Iterable[Architecture] = ()) -> CompactTable:
+    """The rows and columns in the file `name`, here, in `folder` or in the folder of INITIO_DATA.
+
+    The surrogate `nb301` has no rows: what it predicts for the architectures `among` is its table.
+    """
+    if name == "nb301":
+        return predicted(find_file(TABLES[name].file, folder), among)
     arrays = Arrays.read(find_file(name, folder))
     layout: type[NB101Rows | NB201Rows] = NB101Rows if "adj_bits" in arrays else NB201Rows
     return CompactTable(arrays, layout.of(arrays))

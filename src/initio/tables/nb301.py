@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,10 @@ import numpy as np
 from initio.errors import InputError
 from initio.files import read_text
 from initio.records import Architecture, Observation, Query
-from initio.spaces import DARTS
+from initio.spaces import DARTS, GraphSpace
 from initio.spaces.darts import CELLS, EDGES, NODES, OPS, PER_CELL, SOURCES
 from initio.tables.base import Report, Table, Validation
-from initio.tables.compact import Arrays
+from initio.tables.compact import Arrays, CompactTable, Row, Rows
 
 EPOCHS = tuple(range(1, 99))
 PREFIX = "NetworkSelectorDatasetInfo_COLON_darts_COLON_"
@@ -186,6 +186,44 @@ class SurrogateReport(Report):
     def rank(self, arch: Architecture, epochs: int | None = None) -> None:
         """Nor its rank."""
         return
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateRows(Rows):
+    """A row for each architecture of a list, as written: the surrogate has none of its own."""
+
+    architectures: tuple[Architecture, ...]
+    space: GraphSpace = DARTS
+
+    def __len__(self) -> int:
+        return len(self.architectures)
+
+    @cached_property
+    def _row(self) -> dict[Architecture, int]:
+        return {arch: row for row, arch in enumerate(self.architectures)}
+
+    def find(self, arch: Architecture) -> int | None:
+        """Its place in the list."""
+        return self._row.get(DARTS.check(arch))
+
+    def members(self, wanted: np.ndarray) -> tuple[tuple[Architecture, ...], np.ndarray]:
+        """The rows as they are."""
+        rows = np.flatnonzero(wanted)
+        return tuple(self.architectures[row] for row in rows), rows
+
+    def matching(self, representatives: Collection[Architecture]) -> Iterator[Row]:
+        """All members of the classes that the list has."""
+        known = set(representatives)
+        for number, arch in enumerate(self.architectures):
+            if (same := DARTS.canonical(arch)) in known:
+                yield number, arch, same
+
+
+def predicted(path: Path, architectures: Iterable[Architecture]) -> CompactTable:
+    """The surrogate's predictions for these architectures as a table of one column, `surrogate`."""
+    rows = SurrogateRows(tuple(architectures))
+    accuracies, _ = Surrogate(path).predict(rows.architectures, EPOCHS[-1])
+    return CompactTable(Arrays(path, {"surrogate": accuracies}), rows)
 
 
 def open_nb301(path: Path, epochs: int | None = None) -> Table:

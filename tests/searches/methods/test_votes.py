@@ -9,10 +9,11 @@ import pytest
 from torch import nn
 
 import initio
+from initio.analysis.ranking import log_ranks
 from initio.data import load
 from initio.errors import InputError
 from initio.metrics import evaluate
-from initio.records import Architecture
+from initio.records import Architecture, Batch
 from initio.searches import Limits, Problem, drive
 from initio.searches.methods import votes
 from initio.searches.methods.votes import CHOOSERS, VotedFinalist, VotedStep, Votes, VotingSearch, climbed, ranking
@@ -27,11 +28,12 @@ SMALL = VotingSearch(first=8, rounds=2, each=3)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that anyone can compute: naswot and FLOPs count 3x3 convolutions, T punishes a cell of nothing else."""
 
-    def measure(self: VotingSearch, problem: Problem, arch: Architecture, draw: int) -> Votes:
+    def measure(problem: Problem, task: tuple[Architecture, int, Batch]) -> Votes:
+        arch = task[0]
         threes = sum(option == 3 for option in arch.choices) + 0.1 * sum(option == 2 for option in arch.choices)
         return Votes(threes, 1000.0 if threes == 6 else 10 - threes, threes)
 
-    monkeypatch.setattr(VotingSearch, "measure", measure)
+    monkeypatch.setattr(votes, "_votes", measure)
 
 
 def test_rounds_measure_what_was_not_measured_and_the_choice_is_the_best_of_all() -> None:
@@ -39,8 +41,7 @@ def test_rounds_measure_what_was_not_measured_and_the_choice_is_the_best_of_all(
     assert [step.round for step in result.steps] == [0] * 8 + [1] * 3 + [2] * 3
     networks = [NB201.canonical(step.architecture) for step in result.steps]
     assert len(set(networks)) == len(networks)
-    found = ranking([step.votes for step in result.steps])
-    assert result.best == result.steps[found.order[0]].architecture
+    assert result.best == SMALL.leading(PROBLEM, result.steps)
 
 
 def test_the_fit_finds_the_corner_and_the_ranks_judge_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +66,46 @@ def test_the_signs_are_those_that_the_page_gives_reasons_for() -> None:
     assert {member.metric: member.sign for member in CHOOSERS} == {"naswot": 1, "flops": 1, "nasi": -1}
     best = Votes(3.0, 1.0, 3.0)
     assert ranking([Votes(1.0, 2.0, 1.0), best, Votes(2.0, 3.0, 2.0)]).order[0] == 1
+
+
+def test_a_small_trace_is_a_condition_and_no_goal() -> None:
+    """Below the median trace only naswot and FLOPs count; above it the trace does."""
+    pool = [Votes(float(k), float(k), float(k)) for k in range(9)]
+    found = ranking(pool)
+    values = dict(zip(range(9), found.votes[:, 2], strict=True))
+    assert len({values[k] for k in range(5)}) == 1
+    assert values[5] > values[6] > values[8]
+
+
+def test_a_noisy_trace_is_drawn_towards_what_the_decisions_predict() -> None:
+    """T that the decisions predict is taken as measured; of pure noise, their prediction is all that is left."""
+    rng = Random(0)
+    archs = [NB201.sample(rng) for _ in range(120)]
+    threes = [float(sum(option == 3 for option in arch.choices)) for arch in archs]
+
+    def judged(traces: list[float]) -> tuple[np.ndarray, np.ndarray, float]:
+        rows = enumerate(zip(archs, threes, traces, strict=True))
+        steps = [VotedStep(k, arch, 0, count, T, count) for k, (arch, count, T) in rows]
+        search = VotingSearch()
+        fit = search._fit(PROBLEM, steps)
+        assert fit is not None
+        votes = search._judged(PROBLEM, steps).votes[:, 2]
+        return votes, log_ranks(fit.sums.of(fit.X)[2]), float(fit.sums.predicted[2])
+
+    votes, _, share = judged(threes)
+    assert share > 0.8
+    assert np.corrcoef(votes, np.minimum(log_ranks(-np.array(threes)), np.log(0.5)))[0, 1] > 0.95
+    votes, predicted, share = judged([rng.random() for _ in archs])
+    assert share < 0
+    np.testing.assert_allclose(votes, np.minimum(predicted, np.log(0.5)))
+
+
+def test_processes_measure_the_same() -> None:
+    search = VotingSearch(first=17, rounds=0)
+    alone = drive(search, PROBLEM, seed=2)
+    together = drive(search, replace(PROBLEM, workers=2), seed=2)
+    assert together.steps == alone.steps
+    assert together.best == alone.best
 
 
 def test_a_missing_member_does_not_speak_and_a_network_without_values_is_last() -> None:

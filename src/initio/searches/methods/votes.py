@@ -4,8 +4,9 @@ Three properties that a network should have together, none of which needs a labe
 
     naswot ↑   inputs that fall into different linear regions can be told apart
     flops ↑    more computation holds more functions
-    nasi ↓     T = ‖b⁻¹ Σ ∇ℓ‖²: gradients grow through batch norms, layer by layer, where no shortcut is; NASI's
-               penalty asks for the same
+    nasi ↓     T = ‖b⁻¹ Σ ∇ℓ‖²: gradients grow through batch norms, layer by layer, where no shortcut is. A condition
+               and no goal, as in NASI, whose penalty begins at ν: below the median of what was measured, less is no
+               better
 
 Large networks have the first two and not the third, so the best has to be in between. Nothing is fitted on accuracies.
 
@@ -17,6 +18,7 @@ top are measured too, and all that again, `rounds` times.
 **What to take.** A fit is true on average and wrong in corners, where its largest values are. So the choice is one of
 those measured: the first by the mean of log-ranks (`analysis/ranking.py`), a soft "and" that a single bad rank spoils.
 The fit's sum looks for the corner, since a logarithm of ranks is flat at the top, and the "and" judges what is there.
+T of one draw is noisy: the less of it the decisions predict, the more it is drawn towards their prediction.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import ClassVar, NamedTuple
@@ -32,8 +35,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from initio.analysis.ranking import Member, Ranking, rank
+from initio.autodiff.threads import one_thread
 from initio.errors import InputError, at_least, positive
-from initio.records import Architecture, Cost
+from initio.records import Architecture, Batch, Cost
+from initio.scores.workers import ordered
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
 from initio.searches.models.additive import Sums, design, open_decisions, regress
 from initio.searches.models.gaussian_process import gaussianised
@@ -43,7 +48,7 @@ from initio.searches.restarts import Finalist, Restarts, of_kind
 CHOOSERS = (
     Member("naswot", 1, "inputs that fall into different linear regions can be told apart"),
     Member("flops", 1, "more computation holds more functions"),
-    Member("nasi", -1, "gradients grow through batch norms where no shortcut is"),
+    Member("nasi", -1, "gradients grow through batch norms where no shortcut is", enough=0.5),
 )
 MEASURED = tuple(member.metric for member in CHOOSERS if member.metric != "flops")
 TOLD = {"naswot": "naswot", "flops": "FLOPs", "nasi": "a small trace"}
@@ -62,6 +67,16 @@ class Votes(NamedTuple):
     nasi: float | None
     flops: float | None
     flag: str = ""
+
+
+class VotesFit(NamedTuple):
+    """The members that tell steps apart, as quantiles of N(0, 1), regressed on decisions."""
+
+    names: tuple[str, ...]
+    rows: np.ndarray  # the steps that have all of them
+    X: np.ndarray  # their decisions
+    Z: np.ndarray  # (members, rows), larger is better
+    sums: Sums
 
 
 @dataclass(frozen=True)
@@ -124,6 +139,7 @@ class VotingSearch(Search[VotedStep]):
     name: ClassVar[str] = "votes"
     step_types: ClassVar[tuple[type[SearchStep], ...]] = (VotedStep, VotedFinalist)
     limited: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         at_least(self, first=2, rounds=0, each=1)
@@ -150,27 +166,26 @@ class VotingSearch(Search[VotedStep]):
         for now in range(self.rounds + 1):
             before = [step for step in steps if step.round < now]
             count = self.each if now else self.first
-            for arch in islice(self._candidates(problem, seed, before), len(steps) - len(before), count):
-                number = len(steps)
-                draw = Random(f"votes {seed} {number} draw").randrange(2**31)
-                naswot, T, flops, flag = self.measure(problem, arch, draw)
-                steps.append(VotedStep(number, arch, now, naswot, T, flops, flag))
+            archs = list(islice(self._candidates(problem, seed, before), len(steps) - len(before), count))
+            for arch, votes in zip(archs, self._measured(problem, seed, archs, len(steps)), strict=True):
+                steps.append(VotedStep(len(steps), arch, now, votes.naswot, votes.nasi, votes.flops, votes.flag))
                 yield steps[-1]
-        order = ranking([step.votes for step in steps]).order
+        order = self._judged(problem, steps).order
         return problem.accepted((steps[row].architecture for row in order), 1)[0]
+
+    def _measured(self, problem: Problem, seed: int, archs: Sequence[Architecture], number: int) -> Iterator[Votes]:
+        """Each on a batch and an initialisation of its own, in as many processes as the problem has."""
+        draws = [Random(f"votes {seed} {number + k} draw").randrange(2**31) for k in range(len(archs))]
+        tasks = [(arch, draw, problem.batch(draw)) for arch, draw in zip(archs, draws, strict=True)]
+        return ordered(partial(_votes, problem.bare), tasks, problem.workers)
 
     def measure(self, problem: Problem, arch: Architecture, draw: int) -> Votes:
         """All of it from one pass of the scoring network, with the batch and the initialisation of one draw."""
-        from initio.metrics import evaluate
-
-        found = evaluate(problem.build(arch, draw), problem.batch(draw), MEASURED)
-        flops = problem.space.cost(arch, replace(problem.network, prune=False)).flops
-        flags = dict.fromkeys(value.flag for value in found.values() if value.value is None)
-        return Votes(found["naswot"].value, found["nasi"].value, float(flops), "; ".join(flags))
+        return _votes(problem, (arch, draw, problem.batch(draw)))
 
     def why(self, problem: Problem, steps: Sequence[VotedStep], chosen: Architecture) -> str:
         """By what it is ahead of the next, what decided, and which decisions are open."""
-        found = ranking([step.votes for step in steps])
+        found = self._judged(problem, steps)
         if not found.members:
             return "no metric tells the measured architectures apart: the first one"
         heard = [TOLD[member.metric] for member in found.members]
@@ -187,14 +202,27 @@ class VotingSearch(Search[VotedStep]):
         fit = self._fit(problem, steps)
         if fit is None:
             return text
-        shares = ", ".join(f"{share:.0%} of {name}" for share, name in zip(fit.predicted, heard, strict=False))
-        ties = open_decisions(problem, chosen, fit, _mean, **DESIGN)
+        known = np.maximum(fit.sums.predicted, 0)
+        shares = ", ".join(f"{share:.0%} of {name}" for share, name in zip(known, heard, strict=False))
+        ties = open_decisions(problem, chosen, fit.sums, _mean, **DESIGN)
         where = ", ".join(ties) if len(ties) <= LISTED else f"{len(ties)} of {len(problem.space.decisions)} decisions"
         return f"{text}; the options predict {shares}; " + (f"open: {where}" if ties else "no ties")
 
     def leading(self, problem: Problem, steps: Sequence[VotedStep]) -> Architecture | None:
         """The best measured so far."""
-        return steps[ranking([step.votes for step in steps]).order[0]].architecture if steps else None
+        return steps[self._judged(problem, steps).order[0]].architecture if steps else None
+
+    def _judged(self, problem: Problem, steps: Sequence[VotedStep]) -> Ranking:
+        """By log-ranks, T drawn towards its prediction by the share that the decisions do not predict."""
+        columns = columns_of([step.votes for step in steps])
+        fit = self._fit(problem, steps)
+        if fit is not None and "nasi" in fit.names:
+            place = fit.names.index("nasi")
+            share = max(float(fit.sums.predicted[place]), 0.0)
+            drawn = share * fit.Z[place] + (1 - share) * fit.sums.of(fit.X)[place]
+            columns["nasi"] = np.full(len(steps), np.nan)
+            columns["nasi"][fit.rows] = -drawn
+        return rank(columns, CHOOSERS)
 
     # --- what to measure next -------------------------------------------------------------------------------------
 
@@ -202,7 +230,7 @@ class VotingSearch(Search[VotedStep]):
         """Networks that no earlier round measured, each once: the best predicted, or random ones to begin with."""
         known = {problem.space.canonical(step.architecture) for step in before}
         fit = self._fit(problem, before)
-        found = self._random(problem, seed) if fit is None else self._predicted(problem, fit, before)
+        found = self._random(problem, seed) if fit is None else self._predicted(problem, fit.sums, before)
         for arch in found:
             network = problem.space.canonical(arch)
             if network not in known:
@@ -213,17 +241,17 @@ class VotingSearch(Search[VotedStep]):
         rng = Random(f"votes {seed}")
         return (problem.draw_admitted(rng) for _ in range(DRAWS * self.first))
 
-    def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> Sums | None:
+    def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> VotesFit | None:
         """Of the members that tell the steps apart, on the steps that have all of them."""
-        members = ranking([step.votes for step in steps]).members
-        table = np.array([[_number(getattr(step.votes, m.metric)) for step in steps] for m in members])
-        live = np.flatnonzero(~np.isnan(table).any(axis=0)) if len(members) else np.array([], dtype=int)
-        if len(live) < 2:
+        columns = columns_of([step.votes for step in steps])
+        members = rank(columns, CHOOSERS).members
+        table = np.array([member.sign * columns[member.metric] for member in members])
+        rows = np.flatnonzero(~np.isnan(table).any(axis=0)) if len(members) else np.array([], dtype=int)
+        if len(rows) < 2:
             return None
-        signs = [member.sign for member in members]
-        Z = np.array([gaussianised(sign * row) for sign, row in zip(signs, table[:, live], strict=True)])
-        X = design(problem, [steps[row].architecture for row in live], **DESIGN)
-        return regress(X, Z, self.ridge)
+        Z = np.array([gaussianised(row) for row in table[:, rows]])
+        X = design(problem, [steps[row].architecture for row in rows], **DESIGN)
+        return VotesFit(tuple(member.metric for member in members), rows, X, Z, regress(X, Z, self.ridge))
 
     def _predicted(self, problem: Problem, fit: Sums, steps: Sequence[VotedStep]) -> Iterator[Architecture]:
         """The best predicted first, as far as climbing and looking around finds them."""
@@ -269,8 +297,24 @@ def climbed(
 
 def ranking(votes: Sequence[Votes]) -> Ranking:
     """Of everything that was measured, by log-ranks."""
-    columns = {m.metric: np.array([_number(getattr(vote, m.metric)) for vote in votes], float) for m in CHOOSERS}
-    return rank(columns, CHOOSERS)
+    return rank(columns_of(votes), CHOOSERS)
+
+
+def columns_of(votes: Sequence[Votes]) -> dict[str, np.ndarray]:
+    """Member by member; NaN where a value does not exist."""
+    return {m.metric: np.array([_number(getattr(vote, m.metric)) for vote in votes], float) for m in CHOOSERS}
+
+
+def _votes(problem: Problem, task: tuple[Architecture, int, Batch]) -> Votes:
+    """What is measured of an architecture with this initialisation on this batch, on one thread wherever that is."""
+    from initio.metrics import evaluate
+
+    arch, draw, batch = task
+    with one_thread():
+        found = evaluate(problem.build(arch, draw), batch, MEASURED)
+    flops = problem.space.cost(arch, replace(problem.network, prune=False)).flops
+    flags = dict.fromkeys(value.flag for value in found.values() if value.value is None)
+    return Votes(found["naswot"].value, found["nasi"].value, float(flops), "; ".join(flags))
 
 
 def _number(value: float | None) -> float:
