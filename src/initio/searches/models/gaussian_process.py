@@ -94,10 +94,11 @@ def gaussianised(y: np.ndarray) -> np.ndarray:
 
 def grid(n_mixtures: int, n_columns: int) -> tuple[Model, ...]:
     """All models; without metrics there is nothing to trust."""
-    hypotheses, trusts = ((NOTHING,), (0.0,))
+    believed = [(NOTHING, 0.0)]
     if n_columns:
-        hypotheses, trusts = tuple(range(len(HYPOTHESES))), TRUSTS
-    return tuple(Model(*values) for values in product(range(n_mixtures), LENGTHS, NOISES, hypotheses, trusts))
+        believed = list(product(range(len(HYPOTHESES)), TRUSTS))
+    kernels = product(range(n_mixtures), LENGTHS, NOISES)
+    return tuple(Model(*kernel, *what) for kernel, what in product(kernels, believed))
 
 
 @dataclass(frozen=True, eq=False)

@@ -159,11 +159,13 @@ def smoothed(Z: np.ndarray, basis: Basis) -> tuple[np.ndarray, np.ndarray]:
     for columns in masks.values():  # those that are defined for the same architectures share a factorisation
         there = np.flatnonzero(defined[:, columns[0]])
         ridge = basis.ridge(there)
-        z, centre = Z[np.ix_(there, columns)], Z[np.ix_(ridge.rows, columns)].mean(axis=0)
-        coefficients, error, freedom = ridge.fit(Z[np.ix_(ridge.rows, columns)] - centre)
-        own = np.clip(error / np.maximum(Z[np.ix_(ridge.rows, columns)].var(axis=0), 1e-12), 0.0, 1.0) ** OWN
+        given = Z[:, columns]
+        fitted = given[ridge.rows]
+        centre = fitted.mean(axis=0)
+        coefficients, error, freedom = ridge.fit(fitted - centre)
+        own = np.clip(error / np.maximum(fitted.var(axis=0), 1e-12), 0.0, 1.0) ** OWN
         smooth = (1 - own) * (basis.B @ coefficients)
-        smooth[there] += own * (z - centre)
+        smooth[there] += own * (given[there] - centre)
         remains = error * ((1 - own) ** 2 * freedom / len(ridge.rows) + own**2)
         left[columns] = remains / np.maximum(smooth.var(axis=0), 1e-12)
         out[:, columns] = np.apply_along_axis(standardised, 0, smooth)
