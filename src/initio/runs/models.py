@@ -248,7 +248,9 @@ class TrainedModel:
         )
         told["accuracy"] = out.flag
         if out.accuracy is not None:
-            told["accuracy"] = f"{out.accuracy:.2f} % validation in epoch {out.epoch}, {out.last:.2f} % in the last"
+            told["accuracy"] = f"{out.accuracy:.2f} % validation in epoch {out.epoch}"
+            if out.last is not None:
+                told["accuracy"] += f", {out.last:.2f} % in the last"
         waits = [seen.waited for seen in self.epochs]
         told["waiting"] = f"{100 * sum(waits) / max(1, len(waits)):.1f} % of the time, for data"
         told |= {f"sha256 {name}": digits for name, digits in out.weights.items()}
