@@ -7,12 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import initio
 from initio import Evaluation, InputError
 from initio.cli import main
 from initio.cli.bench import BenchCommand, unequal
 from initio.cli.options import parse
 from initio.records import settings
-from initio.runs.compare import BenchSetup, Outcome, _mean_std, curves, mean_curve, run_all, run_one, summarise
+from initio.runs.compare import (
+    BenchSetup,
+    Outcome,
+    _mean_std,
+    curves,
+    curves_by_epoch,
+    mean_curve,
+    run_all,
+    run_one,
+    summarise,
+)
 from initio.scores.read import read_table
 from initio.scores.store import Store
 from initio.scores.table import ScoreTable
@@ -20,6 +31,7 @@ from initio.searches import Budget, drive
 from initio.searches.methods.evolution import RegularisedEvolution
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.ranking import ZeroCost
+from initio.searches.methods.rsps import Rsps
 from initio.spaces import NB201
 
 
@@ -61,6 +73,34 @@ def test_an_outcome_is_what_the_table_says(setup: BenchSetup) -> None:
     assert outcome.curve[-1].queries == 15
     assert outcome.published_seconds == pytest.approx(outcome.curve[-1].seconds)
     assert any(point.queries == outcome.found_at for point in outcome.curve)
+
+
+def test_shared_weights_are_reported_after_each_epoch(setup: BenchSetup, tmp_path: Path) -> None:
+    """By the table, which the search does not see; what was finished is not trained again."""
+    shared = replace(setup, images="digits", shared_epochs=2, folder=str(everything(tmp_path)))
+    search = Rsps(samples=60, candidates=2)
+    outcome = run_one(shared, "rsps", search, 1, tmp_path / "runs")
+    steps = initio.load(tmp_path / "runs" / "rsps-seed-1").steps
+    reports = [shared.open().report(step.architecture) for step in steps]  # type: ignore[attr-defined]
+    assert [point.report for point in outcome.curve] == reports
+    assert [point.queries for point in outcome.curve] == [1, 2]
+    assert outcome.report == reports[-1]
+    assert (outcome.epochs, outcome.queries, outcome.published_seconds) == (2, 0, 0.0)
+    assert replace(run_one(shared, "rsps", search, 1, tmp_path / "runs"), seconds=0) == replace(outcome, seconds=0)
+    found = curves_by_epoch([outcome], {})
+    assert found.panels["c10"]["rsps"].tolist() == [[report["c10"] for report in reports]]
+    with pytest.raises(InputError, match="there are no images of in16 to learn from"):
+        replace(setup, dataset="in16").pictures()
+
+
+def everything(folder: Path) -> Path:
+    """A table of all cells."""
+    ops = np.array([a.choices for a in NB201.architectures()], dtype=np.int8)
+    good = (10.0 * np.isin(ops, (2, 3)).sum(axis=1)).astype(np.float32)
+    columns = {f"{kind}_{data}": good for kind in ("val12", "time200") for data in ("c10", "c100", "in16")}
+    columns |= {f"test_{data}_nb201": good for data in ("c10", "c100", "in16")}
+    np.savez(folder / "nb201_tss.npz", ops=ops, **columns)
+    return folder
 
 
 def test_every_seed_has_scores_of_some_draw(setup: BenchSetup, folder: Path) -> None:

@@ -40,6 +40,11 @@ SMALL: dict[str, dict[str, Any]] = {  # settings that make a run short
     "nasi": {"steps": 3, "nu": "50"},
     "eigen-darts": {"width": 8, "samples": 60, "steps": 4, "batch": 8},
     "te-nas": {"images": 2, "width": 1, "prunes": 3},
+    "rsps": {"samples": 60, "candidates": 3},
+    "enas": {"samples": 60, "candidates": 3, "steps": 1, "batch": 2},
+    **{name: {"samples": 60} for name in ("darts", "darts-2nd", "gdas", "snas", "drnas", "sdarts-rs", "sdarts-adv")},
+    "pc-darts": {"samples": 60, "parts": 2},
+    "p-darts": {"samples": 60, "growth": 0},
 }
 MLP = ("lambda-min", "eigen-darts")
 POOL = tuple(Random(0).sample(list(NB201.architectures()), 60))
@@ -58,6 +63,9 @@ def value(query: Query) -> Observation:
 def problem_for(name: str) -> Problem:
     if name in MLP:
         return Problem(get_space("mlp-3"), load("digits"), batch_size=12)
+    if name in SEARCHES and find_search(name).learns:
+        thin = NetworkSettings(channels=2, cells=1, shape=(1, 8, 8))
+        return Problem(NB201, load("digits"), thin, thin, batch_size=15, epochs=(2,))
     small = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
     problem = Problem(NB201, load("noise:3x8x8:10"), small, small, batch_size=8)
     return replace(problem, budget=Budget(queries=9), pool=POOL, scores=SCORES, evaluate=value)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from initio.cli.progress import Reporter
 from initio.cli.units import names, number, pairs, print_json
@@ -19,7 +19,7 @@ from initio.files import write_text
 
 if TYPE_CHECKING:
     from initio.runs.compare import BenchSetup, Outcome, Summary
-    from initio.searches import QuerySearch
+    from initio.searches import Search
     from initio.tables.published import Published
 
 BASELINES = ("random", "rea")
@@ -47,8 +47,13 @@ class BenchCommand:
         store: scores of the architectures; by default those that come with Initio.
         where: which scores, if the store has several kinds, as in cells=5.
         data: folder with the benchmark's files; by default that of INITIO_DATA.
+        images: what searches that share weights (rsps, darts, gdas, ...) learn from; by default those of --dataset in
+            the folder of --data.
+        shared_epochs: how long they do; 8, far from what is published.
+        size: of their network: small, or published.
         workers: processes.
-        out: folder for table.md, runs.csv and curves.svg and .pdf; by default one below `runs`.
+        out: folder for table.md, runs.csv and curves.svg and .pdf, epochs.svg and .pdf where weights are shared; by
+            default one below `runs`.
         json: print JSON instead of a table.
     """
 
@@ -65,12 +70,15 @@ class BenchCommand:
     store: str | None = None
     where: str | None = None
     data: str | None = None
+    images: str | None = None
+    shared_epochs: int | None = None
+    size: Literal["small", "published"] | None = None
     workers: int = 1
     out: str | None = None
     json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    SHARED: ClassVar[tuple[str, ...]] = ("metric", "k")  # given to every search that has them
+    SHARED: ClassVar[tuple[str, ...]] = ("metric", "k", "size")  # given to every search that has them
 
     @classmethod
     def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
@@ -83,7 +91,7 @@ class BenchCommand:
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
         from initio.report.curves import save_curves
-        from initio.runs.compare import curves, run_all, summarise
+        from initio.runs.compare import curves, curves_by_epoch, run_all, summarise
 
         if self.seeds < 1:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
@@ -102,15 +110,22 @@ class BenchCommand:
         text = "\n".join([title, "", *markdown(rows, self.published(searches)), *unequal(rows)])
         write_text(folder / "table.md", text + "\n")
         write_text(folder / "runs.csv", runs_csv(outcomes))
-        found = curves(outcomes, setup.open().report.best())
-        for suffix in ("svg", "pdf"):
-            save_curves(found, folder / f"curves.{suffix}", title)
+        best, pictures = setup.open().report.best(), {}
+        if asking := [outcome for outcome in outcomes if outcome.epochs is None]:
+            pictures["curves"] = curves(asking, best)
+        if sharing := [outcome for outcome in outcomes if outcome.epochs is not None]:
+            pictures["epochs"] = curves_by_epoch(sharing, best)
+            write_text(folder / "epochs.csv", epochs_csv(sharing))
+        for name, found in pictures.items():
+            for suffix in ("svg", "pdf"):
+                save_curves(found, folder / f"{name}.{suffix}", title)
         journal.unlink(missing_ok=True)
         if self.json:
             print_json({"title": title, "rows": rows, "folder": str(folder)})
             return
         print(text)
-        print(f"\nwritten {folder}/table.md, runs.csv, curves.svg and curves.pdf")
+        drawn = ", ".join(f"{name}.svg and {name}.pdf" for name in pictures)
+        print(f"\nwritten {folder}/table.md, runs.csv, {drawn}")
 
     def setup(self) -> BenchSetup:
         """What the options say about all runs."""
@@ -120,10 +135,11 @@ class BenchCommand:
         queries = 20 if self.queries is None and self.seconds is None else self.queries
         where = tuple(sorted(pairs("--where", self.where).items()))
         return BenchSetup(
-            self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where
-        )
+            self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where,
+            self.images, self.shared_epochs,
+        )  # fmt: skip
 
-    def searches(self) -> dict[str, QuerySearch]:
+    def searches(self) -> dict[str, Search[Any]]:
         """The searches by the label of their row."""
         from initio.searches import SEARCHES, find_search
 
@@ -133,17 +149,17 @@ class BenchCommand:
         if not named:
             raise InputError("--search needs a name, as in --search robust, or all")
         metrics: list[str | None] = [*names(*self.metric)] or [None]
-        made: dict[str, QuerySearch] = {}
+        made: dict[str, Search[Any]] = {}
         for name in named:
             search: type[Any] = find_search(name)
-            if not search.trains:
+            if not (search.trains or search.learns):
                 raise InputError(f"{name} does not learn from trainings: take another search")
             has = {field.name for field in fields(search)}
             for metric in metrics:
-                shared = {"metric": metric, "k": self.k}
+                shared = {"metric": metric, "k": self.k, "size": self.size}
                 own = {option: value for option, value in shared.items() if value is not None and option in has}
                 own |= self.settings
-                one = search(**own)
+                one = search(**{**self._of_space(search), **own})
                 ranked = [str(getattr(one, "metric", ""))] * ("metric" in has)  # also one that was not asked for
                 shown = [f"{option} = {value}" for option, value in own.items() if option != "metric"]
                 made[", ".join([name, *ranked, *shown])] = one
@@ -156,7 +172,13 @@ class BenchCommand:
                 raise InputError(f"--{option} is not an option of {', '.join(made)}")
         return made
 
-    def published(self, searches: dict[str, QuerySearch]) -> list[Published]:
+    def _of_space(self, search: type[Search[Any]]) -> Mapping[str, Any]:
+        """The settings of a search that shares weights for the benchmark's space."""
+        if not search.learns:
+            return {}
+        return search.by_space.get(self.setup().open().space.name.partition("-")[0], {})
+
+    def published(self, searches: dict[str, Search[Any]]) -> list[Published]:
         """What papers report for the same: of searches that select by CIFAR-10, as long as published."""
         from initio.tables.published import PUBLISHED
 
@@ -184,7 +206,7 @@ class BenchCommand:
         name = "-".join(["bench", *(part for part in parts if part), f"x{self.seeds}"])
         return re.sub("[,:]", "-", name.replace(" ", ""))  # no colon of a part of one's own, which Windows forbids
 
-    def _title(self, setup: BenchSetup, searches: dict[str, QuerySearch]) -> str:
+    def _title(self, setup: BenchSetup, searches: dict[str, Search[Any]]) -> str:
         budget, draws = setup.budget, setup.draws
         limits = [f"{budget.queries} queries"] * bool(budget.queries)
         if budget.seconds:
@@ -194,18 +216,23 @@ class BenchCommand:
         full = [name for name, search in searches.items() if trains_fully(search)]
         if full and validation.epochs:
             other = f" ({'; '.join(full)}: {validation.epochs[-1]})"
+        if any(search.learns for search in searches.values()):
+            from initio.runs.compare import SHARED_EPOCHS
+
+            epochs, images = setup.shared_epochs or SHARED_EPOCHS, Path(setup.pictures()).stem
+            other += f" or by {epochs} epochs of a {self.size or 'small'} network that shares weights on {images}"
         return (
             f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "
             f"{' and '.join(limits)}, {self.seeds} seeds, {which} scores"
         )
 
 
-def trains_fully(search: QuerySearch) -> bool:
+def trains_fully(search: Search[Any]) -> bool:
     """Whether it asks for the longest trainings, whatever the length that the others ask for."""
     return getattr(search, "length", 0) is None or getattr(search, "full", False)
 
 
-def controls(searches: Iterable[QuerySearch]) -> dict[str, QuerySearch]:
+def controls(searches: Iterable[Search[Any]]) -> dict[str, Search[Any]]:
     """Random search with the k full trainings of those that rank first: what their ranking has to beat."""
     from initio.searches.methods.random_search import RandomSearch
 
@@ -215,8 +242,9 @@ def controls(searches: Iterable[QuerySearch]) -> dict[str, QuerySearch]:
 
 def unequal(rows: Sequence[Summary]) -> list[str]:
     """A sentence about searches whose runs cost much more or less than the others', if there are any."""
-    middle = median(row.published_seconds for row in rows)
-    shares = {row.search: row.published_seconds / middle for row in rows if middle}
+    asking = {row.search: row.published_seconds for row in rows if row.published_seconds}
+    middle = median(asking.values() or [1])
+    shares = {name: seconds / middle for name, seconds in asking.items()}
     far = [f"{name} {share:.1f}" for name, share in shares.items() if max(share, 1 / share) > UNEQUAL]
     return ["", f"Unequal cost, as a multiple of the median of the rows' published seconds: {', '.join(far)}."] * bool(
         far
@@ -246,6 +274,19 @@ def markdown(rows: Sequence[Summary], published: Sequence[Published]) -> list[st
 
 def _pm(mean: float, deviation: float | None) -> str:
     return f"{mean:.2f}" if deviation is None else f"{mean:.2f}±{deviation:.2f}"
+
+
+def epochs_csv(outcomes: Sequence[Outcome]) -> str:
+    """One line an epoch of each run that shares weights: what its choice would have been, by the table."""
+    text = io.StringIO()
+    columns = list(outcomes[0].report)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["search", "seed", "epoch", *columns, "seconds"])
+    for o in outcomes:
+        for point in o.curve:
+            reported = (point.report.get(column, "") for column in columns)
+            writer.writerow([o.search, o.seed, point.queries, *reported, f"{point.seconds:.2f}"])
+    return text.getvalue()
 
 
 def runs_csv(outcomes: Sequence[Outcome]) -> str:

@@ -30,8 +30,8 @@ class SearchCommand:
         seed: the same seed chooses the same architecture.
         restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
             largest mean objective on common fresh batches and initialisations.
-        batch_size: inputs in a batch.
-        channels: width of the network that scores; by default a thin one.
+        batch_size: inputs in a batch; 64, or what a method that shares weights has published.
+        channels: width of the network that scores or shares weights; by default a thin one.
         cells: its number of cells.
         pixels: its images' side.
         max_params: upper limit on the parameters of the network that will be built, as in 4M or 500k: the published
@@ -41,7 +41,7 @@ class SearchCommand:
             noisy and belongs to this machine: the same seed may choose another architecture.
         depth: of an mlp.
         queries: how many networks a method that trains may train; 10.
-        epochs: length of each training; 3.
+        epochs: length of each training; 3, or what a method that shares weights has published.
         pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
         budget: time that a method that trains may take in all, as in 10m, 90s or 1h: pool, queries and epochs that are
             not given are as many as the measured speed allows.
@@ -61,7 +61,7 @@ class SearchCommand:
     labels: Literal["true", "random"] = "true"
     seed: int = 0
     restarts: int = 1
-    batch_size: int = 64
+    batch_size: int | None = None
     channels: int | None = None
     cells: int | None = None
     pixels: int | None = None

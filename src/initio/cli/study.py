@@ -1,4 +1,4 @@
-"""`initio study variants ARCH`, `initio study convergence ARCH`, `initio study landscape ARCH`."""
+"""`initio study variants ARCH`, `convergence ARCH`, `landscape ARCH`, and `initio study sharing RUN`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from initio.errors import InputError
 if TYPE_CHECKING:
     from initio.runs.convergence import ConvergenceResult
     from initio.runs.landscape import LandscapeResult
+    from initio.runs.sharing import SharingResult
 
 
 @dataclass(frozen=True)
@@ -254,4 +255,64 @@ def _text(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-VERBS = {"variants": StudyVariants, "convergence": StudyConvergence, "landscape": StudyLandscape}
+@dataclass(frozen=True)
+class StudySharing:
+    """Diagnoses a network that shares weights: do skips take over, is the loss sharp in α, does sharing rank cells?
+
+    Args:
+        run_folder: the folder of a finished run of rsps, enas, darts, gdas or their like.
+        data: folder with the benchmark of its space; by default that of INITIO_DATA.
+        cells: random architectures whose accuracy with shared weights is compared with the table; 0 for none.
+        samples: held-out samples that each is judged on.
+        seed: of these architectures.
+        out: folder for sharing.json and pictures; by default the run's own.
+        json: print the numbers as JSON.
+    """
+
+    run_folder: str
+    data: str | None = None
+    cells: int = 200
+    samples: int = 500
+    seed: int = 0
+    out: str | None = None
+    json: bool = False
+
+    def run(self) -> None:
+        """Measures with progress on stderr, then prints the numbers and where the picture is."""
+        import torch
+
+        from initio.records import to_json
+        from initio.runs.sharing import sharing
+
+        torch.set_num_threads(1)
+        same: dict[str, Any] = {name: getattr(self, name) for name in ("cells", "samples", "seed")}
+        with TrainReporter() as told:
+            found = sharing(self.run_folder, self.data, **same, folder=self.out, on_done=told.show)
+        if self.json:
+            print(to_json(found, indent=2))
+            return
+        print(f"{sharing_page(found)}\n\npictures and numbers in {self.out or self.run_folder}")
+
+
+def sharing_page(found: SharingResult) -> str:
+    """The numbers for a terminal."""
+    facts = {"method": found.method, "skips": f"{found.skips[-1]} in the last cell, at most {max(found.skips)}"}
+    if found.skip_weights is not None:
+        facts["weight of skips"] = f"{found.skip_weights[0]:.3f} after epoch 1, {found.skip_weights[-1]:.3f} in the end"
+    if found.entropies is not None:
+        facts["entropy"] = f"{found.entropies[0]:.4f} after epoch 1, {found.entropies[-1]:.4f} in the end"
+    facts["eigenvalue in α"] = "none: this method has no α, or held nothing out"
+    if found.eigenvalue is not None:
+        facts["eigenvalue in α"] = f"{found.eigenvalue:.4g} (± {found.residual:.1g})"
+    if found.cells:
+        facts["sharing ranks"] = f"Spearman {_text(found.spearman)}, Kendall {_text(found.kendall)}"
+        facts["sharing ranks"] += f" with the table over {len(found.cells)} cells"
+    return columns(facts)
+
+
+VERBS = {
+    "variants": StudyVariants,
+    "convergence": StudyConvergence,
+    "landscape": StudyLandscape,
+    "sharing": StudySharing,
+}

@@ -10,6 +10,7 @@ from initio.errors import InputError
 
 INPUTS, LABELS = 0, 1  # separate streams, so that a larger batch begins with the smaller one of the same seed
 SUBSET, SPLIT, ORDER, AUGMENT, LAYERS = 2, 3, 4, 5, 6  # of a training
+HELD_OUT = 8  # of a shared network, whose architecture learns from what its weights do not
 TEST = 7  # of data that have no test part of their own
 
 

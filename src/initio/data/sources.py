@@ -114,6 +114,14 @@ def located(spec: str) -> str:
     return str(_find(name).absolute()) + spec[len(name) :]
 
 
+def data_in(folder: str | None, name: str) -> str:
+    """Named data as `load` finds them, in a folder first if there is one."""
+    found: list[Path] = []
+    if folder is not None and Path(folder).is_dir():
+        found = _in_folder(name, Path(folder))
+    return str(next(iter(found), name))
+
+
 def _split_size(spec: str) -> tuple[str, tuple[int, int] | None]:
     """Takes `@16` off the end, unless a file is called that."""
     match = re.fullmatch(r"(.+)@(\d{1,5})(?:x(\d{1,5}))?", spec, flags=re.ASCII | re.DOTALL)

@@ -48,6 +48,7 @@ class OneShot(Protocol):
 
 
 Apply = Callable[..., Tensor]  # of a module to tensors
+Reads = Callable[[Mixed, tuple[int, ...]], tuple[int, ...]]  # which of a mixed step's inputs matter
 
 
 def call(module: nn.Module, *tensors: Tensor) -> Tensor:
@@ -57,11 +58,21 @@ def call(module: nn.Module, *tensors: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Walk:
-    """How a graph is run: by which choices (None: all options matter), what mixed steps give, how to apply modules."""
+    """How a graph is run: what mixed steps read and give, and how modules are applied."""
 
-    choices: Sequence[int] | None
+    reads: Reads
     mix: Mix
     apply: Apply = call
+
+
+def all_inputs(mixed: Mixed, inputs: tuple[int, ...]) -> tuple[int, ...]:
+    """What a mixed step reads where all its options matter."""
+    return inputs
+
+
+def reads_of(choices: Sequence[int]) -> Reads:
+    """What mixed steps read by the chosen options."""
+    return lambda mixed, inputs: mixed.choose(choices[mixed.categorical], inputs)[1]
 
 
 class Supernet(nn.Module):
@@ -134,12 +145,15 @@ class Supernet(nn.Module):
             total = terms[0]
             if len(terms) > 1:
                 total = torch.stack(terms).sum(0)
-            if _is_zero(mixed, chosen):
+            if is_zero(mixed, chosen):
                 return Ghost(total)
             return total
 
         graph = self.space.supernet(choices, self.settings)
-        return self.run(graph, x, Walk(None if all_options else choices, mix))
+        reads: Reads = all_inputs
+        if not all_options:
+            reads = reads_of(choices)
+        return self.run(graph, x, Walk(reads, mix))
 
     def trace_gradient(
         self, x: Tensor, y: Tensor, choices: Sequence[int], *, all_options: bool = False
@@ -185,17 +199,17 @@ class Supernet(nn.Module):
 
     def option(self, mixed: Mixed, option: int, path: str, inputs: Sequence[Maybe], apply: Apply = call) -> Maybe:
         """The value of one option of a mixed step."""
-        if _is_zero(mixed, option):
+        if is_zero(mixed, option):
             return None
         op, read = mixed.options[option], list(inputs)
         if mixed.places:
             read = [inputs[i] for i in mixed.places[option]]
         if isinstance(op, Graph):
-            return self._graph(op, read, f"{path}.", Walk(None, _nothing_mixed, apply))
+            return self._graph(op, read, f"{path}.", Walk(all_inputs, _nothing_mixed, apply))
         return self._op(op, path, read, apply)
 
     def _graph(self, graph: Graph, inputs: Sequence[Maybe], path: str, walk: Walk) -> Maybe:
-        needed = _needed(graph, walk.choices)
+        needed = _needed(graph, walk.reads)
         values = list(inputs)
         for number, step in enumerate(graph.steps, start=graph.n_inputs):
             read = [values[i] for i in step.inputs]
@@ -275,19 +289,21 @@ class _Sample:
     def _run(self, x: Tensor, apply: Apply = call) -> Tensor:
         self.places.clear()
         self.names.clear()
-        choices = None if self.all_options else self.choices
+        reads: Reads = all_inputs
+        if not self.all_options:
+            reads = reads_of(self.choices)
 
         def mix(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
             return self._mix(mixed, path, inputs, apply)
 
-        return self.supernet.run(self.graph, x, Walk(choices, mix, apply))
+        return self.supernet.run(self.graph, x, Walk(reads, mix, apply))
 
     def _mix(self, mixed: Mixed, path: str, inputs: list[Maybe], apply: Apply) -> Maybe:
         chosen = self.choices[mixed.categorical]
         if self.all_options:
             inputs = [self._watched(t) for t in inputs]
         tensors = [t for t in inputs if isinstance(t, Tensor)]
-        if not _is_zero(mixed, chosen):
+        if not is_zero(mixed, chosen):
             value = self.supernet.option(mixed, chosen, path, inputs, apply)
             if isinstance(value, Tensor):
                 value = watch(value)
@@ -310,14 +326,14 @@ class _Sample:
     def options(self, place: _Place, tape: Tape) -> Iterator[tuple[int, Tensor, Tensor | None]]:
         """Every option that has a derivative in a place, with its value and tangent there."""
         mixed, chosen = place.mixed, self.choices[place.mixed.categorical]
-        if not _is_zero(mixed, chosen):
+        if not is_zero(mixed, chosen):
             yield chosen, place.value, tape.tangent(place.value)
         tensors = [t for t in place.inputs if isinstance(t, Tensor)]
         if not self.all_options or len(tensors) < len(place.inputs):
             return
         inputs = [(t, tape.tangent(t)) for t in tensors]
         for option in range(len(mixed.options)):
-            if option != chosen and not _is_zero(mixed, option):
+            if option != chosen and not is_zero(mixed, option):
                 yield option, *self._pushed(mixed, option, place.path, inputs)
 
     def _pushed(
@@ -335,20 +351,21 @@ def _nothing_mixed(mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
     raise TypeError(f"{path}: an option has no options of its own")
 
 
-def _is_zero(mixed: Mixed, option: int) -> bool:
+def is_zero(mixed: Mixed, option: int) -> bool:
+    """Whether an option of a mixed step is `none`."""
     op = mixed.options[option]
     return isinstance(op, Op) and op.kind == ZERO
 
 
-def _needed(graph: Graph, choices: Sequence[int] | None) -> set[int]:
-    """The values that the output reads, by the chosen options or by any."""
+def _needed(graph: Graph, read: Reads) -> set[int]:
+    """The values that the output reads."""
 
     def reads(number: int) -> tuple[int, ...]:
         if number < graph.n_inputs:
             return ()
         step = graph.steps[number - graph.n_inputs]
-        if isinstance(step.op, Mixed) and choices is not None:
-            return step.op.choose(choices[step.op.categorical], step.inputs)[1]
+        if isinstance(step.op, Mixed):
+            return read(step.op, step.inputs)
         return step.inputs
 
     return reached([graph.output], reads)

@@ -32,6 +32,7 @@ class Curves:
     cost: str  # what the grid counts
     panels: Mapping[str, Mapping[str, np.ndarray]]
     best: Mapping[str, float] = field(default_factory=dict)
+    changes: str = "best so far"  # whose accuracy it is; where it is not the best, the grid is drawn as it is
 
 
 def save_curves(curves: Curves, path: Path, title: str) -> None:
@@ -51,10 +52,10 @@ def _figure(curves: Curves, title: str) -> Figure:
             _draw_line(axis, curves.grid, rows, label)
         if name in curves.best:
             _draw_best(axis, curves.best[name])
-        axis.set(xscale="log", xlabel=curves.cost)
+        axis.set(xscale={"best so far": "log"}.get(curves.changes, "linear"), xlabel=curves.cost)
         axis.set_title(name)
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy of the best so far, %")
+    axes[0].set_ylabel(f"accuracy of the {curves.changes}, %")
     axes[-1].legend(loc="lower right", fontsize="small")
     figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
     return figure

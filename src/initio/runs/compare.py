@@ -9,25 +9,35 @@ what is missing.
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from initio.data.sources import data_in
 from initio.errors import InputError
 from initio.files import add_line, whole_lines
 from initio.records import Query, decode, encode, load_json
 from initio.report.curves import Curves
+from initio.runs.folder import RunFolder
+from initio.runs.search import search as make_run
 from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
-from initio.searches import Budget, Problem, QuerySearch, SearchResult, Trained, drive
+from initio.searches import Budget, Problem, Search, SearchResult, Trained, drive
 from initio.tables import Table, open_table
 
+if TYPE_CHECKING:
+    from initio.searches.oneshot import SharedEpoch
+
 CURVE_POINTS = 400
+SHARED_EPOCHS = 8
+IMAGES = {"c10": "cifar10", "c100": "cifar100"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class BenchSetup:
         store: scores of the pool; None for those that come with Initio, if any do.
         where: which scores, if the store has several kinds.
         budget: of one run.
+        images: what searches that share weights learn from; None finds those of `dataset` in the folder.
+        shared_epochs: how long they do; None for 8, far from what is published.
     """
 
     benchmark: str
@@ -51,6 +63,8 @@ class BenchSetup:
     epochs: int | None = None
     store: str | None = None
     where: tuple[tuple[str, str], ...] = ()
+    images: str | None = None
+    shared_epochs: int | None = None
 
     def open(self) -> Table:
         """The benchmark; opened once in a process."""
@@ -77,6 +91,14 @@ class BenchSetup:
             epochs=validation.epochs,
             evaluate=validation,
         )
+
+    def pictures(self) -> str:
+        """Where the images are that shared weights learn from."""
+        if self.images is not None:
+            return self.images
+        if self.dataset not in IMAGES:
+            raise InputError(f"there are no images of {self.dataset} to learn from: say which by --images")
+        return data_in(self.folder, IMAGES[self.dataset])
 
     def _store(self) -> Path | None:
         if self.store is not None:
@@ -111,7 +133,7 @@ def _draw(setup: BenchSetup, number: int) -> ScoreTable | None:
 class CurvePoint:
     """What a run had found when it had spent so much."""
 
-    queries: int
+    queries: int  # or epochs of a network that shares weights
     seconds: float
     report: dict[str, float]
 
@@ -132,10 +154,13 @@ class Outcome:
     published_seconds: float
     seconds: float
     curve: tuple[CurvePoint, ...] = field(repr=False)  # a point each time the best changes, and one at the end
+    epochs: int | None = None  # of the network that shares weights, whose curve has a point after each
 
 
-def run_one(setup: BenchSetup, name: str, search: QuerySearch, seed: int) -> Outcome:
-    """One run."""
+def run_one(setup: BenchSetup, name: str, search: Search[Any], seed: int, folder: Path | None = None) -> Outcome:
+    """One run; with a folder, one that trains a network goes on from what is there."""
+    if search.learns:
+        return _run_shared(setup, name, search, seed, folder)
     benchmark = setup.open()
     validation, report = benchmark.validation, benchmark.report
     result = drive(search, setup.problem(seed, scored=search.needs_scores), seed=seed)
@@ -159,6 +184,50 @@ def run_one(setup: BenchSetup, name: str, search: QuerySearch, seed: int) -> Out
     )
 
 
+def _run_shared(setup: BenchSetup, name: str, search: Search[Any], seed: int, folder: Path | None) -> Outcome:
+    """A run of a search that trains one network on images: the table only reports."""
+    benchmark, run = setup.open(), None
+    if folder is not None:
+        run = folder / re.sub(r"\W+", "-", f"{name} seed {seed}")
+    began, clock = time.perf_counter(), list[float]()
+    result = make_run(
+        benchmark.space,
+        search,
+        setup.pictures(),
+        seed=seed,
+        epochs=setup.shared_epochs or SHARED_EPOCHS,
+        folder=run,
+        resume=run is not None,
+        on_step=lambda step: clock.append(time.perf_counter() - began),
+    )
+    steps = cast("Sequence[SharedEpoch]", result.steps)
+    if run is not None:
+        clock = RunFolder(run).clock()
+    value = benchmark.validation(Query(result.best)).value
+    assert value is not None
+    since = len(steps)
+    while since > 1 and steps[since - 2].architecture == result.best:
+        since -= 1
+    return Outcome(
+        search=name,
+        seed=seed,
+        choices=result.best.choices,
+        validation=value,
+        regret=benchmark.report.regret(result.best),
+        rank=benchmark.report.rank(result.best),
+        report=benchmark.report(result.best),
+        queries=0,
+        found_at=since,
+        published_seconds=0.0,
+        seconds=result.cost.seconds,
+        curve=tuple(
+            CurvePoint(step.number + 1, at, benchmark.report(step.architecture))
+            for step, at in zip(steps, clock, strict=True)
+        ),
+        epochs=len(steps),
+    )
+
+
 def _curve(benchmark: Table, result: SearchResult) -> Iterator[CurvePoint]:
     best, seconds, last = (-np.inf, -np.inf), 0.0, None
     for step in cast("Sequence[Trained]", result.steps):
@@ -175,7 +244,7 @@ def _curve(benchmark: Table, result: SearchResult) -> Iterator[CurvePoint]:
 
 def run_all(
     setup: BenchSetup,
-    searches: dict[str, QuerySearch],
+    searches: dict[str, Search[Any]],
     seeds: Sequence[int],
     *,
     workers: int = 1,
@@ -191,7 +260,10 @@ def run_all(
     setup.scores(0)  # bad input is refused before anything starts
     if journal is not None:
         journal.parent.mkdir(parents=True, exist_ok=True)
-    for outcome in _run(setup, searches, missing, workers):
+    runs = None
+    if journal is not None:
+        runs = journal.parent / journal.stem.replace("unfinished", "shared")
+    for outcome in _run(setup, searches, missing, workers, runs):
         if journal is not None:
             add_line(journal, json.dumps(encode(outcome)))
         done[outcome.search, outcome.seed] = outcome
@@ -201,15 +273,19 @@ def run_all(
 
 
 def _run(
-    setup: BenchSetup, searches: dict[str, QuerySearch], pairs: Sequence[tuple[str, int]], workers: int
+    setup: BenchSetup,
+    searches: dict[str, Search[Any]],
+    pairs: Sequence[tuple[str, int]],
+    workers: int,
+    runs: Path | None,
 ) -> Iterator[Outcome]:
     if workers == 1 or len(pairs) < 2:
-        yield from (run_one(setup, name, searches[name], seed) for name, seed in pairs)
+        yield from (run_one(setup, name, searches[name], seed, runs) for name, seed in pairs)
         return
     from joblib import Parallel, delayed
 
     parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
-    yield from parallel(delayed(run_one)(setup, name, searches[name], seed) for name, seed in pairs)
+    yield from parallel(delayed(run_one)(setup, name, searches[name], seed, runs) for name, seed in pairs)
 
 
 def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:
@@ -273,6 +349,17 @@ def _summary(name: str, runs: Sequence[Outcome]) -> Summary:
 def _mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     """One value has no deviation."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def curves_by_epoch(outcomes: Sequence[Outcome], best: Mapping[str, float] | None = None) -> Curves:
+    """What every search that shares weights would have chosen after each of its epochs."""
+    runs: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        runs.setdefault(outcome.search, []).append(outcome)
+    columns = [column for column in outcomes[0].report if all(column in o.report for o in outcomes)]
+    grid = np.arange(1, 1 + max(o.epochs or 0 for o in outcomes))
+    panels = {column: {name: mean_curve(runs[name], column, grid, by="queries") for name in runs} for column in columns}
+    return Curves(grid, "epochs of the shared network", panels, best or {}, changes="choice so far")
 
 
 def curves(outcomes: Sequence[Outcome], best: Mapping[str, float] | None = None) -> Curves:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from initio.data import Data
+from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.files import cache_folder
@@ -26,12 +27,13 @@ from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search,
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.spaces.base import Size
 
 if TYPE_CHECKING:
     from initio.scores.pool import ScoringProgress
     from initio.training import Training
 
-QUERIES, EPOCHS, POOL = 10, 3, 200  # of a search that trains
+QUERIES, POOL = 10, 200  # of a search that trains
 LEAST_POOL = 3  # architectures that are scored in any case
 TYPICAL = 9  # random architectures, of which the one with the median of FLOPs is timed
 CORES = 4  # that are taken unasked
@@ -63,7 +65,7 @@ def search(
     *,
     seed: int = 0,
     labels: Literal["true", "random"] = "true",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     queries: int | None = None,
     epochs: int | None = None,
     pool: int | None = None,
@@ -92,9 +94,9 @@ def search(
         data: noise, digits, a file or a folder, or a `Dataset`.
         seed: the same seed chooses the same architecture.
         labels: the data's own labels, or random ones.
-        batch_size: inputs in a batch.
+        batch_size: inputs in a batch; 64, or what a method that shares weights has published.
         queries: how many networks a search that trains may train; 10.
-        epochs: length of each training; 3.
+        epochs: length of each training; 3, or what a method that shares weights has published.
         pool: how many random architectures are scored before the first training, for a search that needs it; 200, or
             all of a smaller space.
         budget: seconds that a search that trains may take, all in all; pool, queries and epochs that are not given are
@@ -108,7 +110,7 @@ def search(
         limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
         target: the size of that network, which is also the one that a search trains; by default the limits are about
             the published one, and small ones are trained.
-        channels: width of the network that scores; by default the space's own for this purpose.
+        channels: width of the network that scores or shares weights; by default the space's own for this purpose.
         cells: its number of cells.
         pixels: its images' side.
         folder: where the run is kept as it is made; None keeps nothing.
@@ -139,9 +141,12 @@ def search(
             raise InputError(f"the pool must not be negative, not {pool}")
         if pool > most:
             raise InputError(f"{home.name} has {most} architectures: the pool cannot have {pool}")
+    size = chosen.network_size(home)
+    batch_size = chosen.usual_batch if batch_size is None else batch_size
     problem = make_problem(
-        home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels
-    )
+        home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels,
+        size=size,
+    )  # fmt: skip
     if target is not None:
         shape = problem.known_data.shape
         if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
@@ -151,10 +156,13 @@ def search(
     problem = problem.fitted()
     if chosen.trains and budget is None:
         queries = QUERIES if queries is None else queries
-        epochs = EPOCHS if epochs is None else epochs
+    if chosen.learns or (chosen.trains and budget is None):
+        epochs = chosen.usual_epochs if epochs is None else epochs
+    if chosen.learns:
+        problem = replace(problem, epochs=(whole(epochs, "number of epochs", 1),))
     name, side = problem.known_data.name, None
     if isinstance(data, str):
-        name, side = located(data), _side(data, pixels, home.sizes.scoring.pixels)
+        name, side = located(data), _side(data, pixels, size.pixels)
     network, fingerprint = problem.network, problem.batch(seed).fingerprint
     own = chosen.search if isinstance(chosen, Restarts) else chosen
     plan = RunPlan(
@@ -287,7 +295,7 @@ class _Work:
         if problem.scores is not None:
             pool = len(problem.scores)
         if plan.budget is None:
-            return TrainingSizes(pool, plan.queries or QUERIES, plan.epochs or EPOCHS)
+            return TrainingSizes(pool, plan.queries or QUERIES, plan.epochs or self.search.usual_epochs)
         from initio.training.pace import pace
 
         training = self._training(TrainingSizes(pool, 1, 1), None, deadline)
@@ -381,11 +389,12 @@ def make_problem(
     channels: int | None = None,
     cells: int | None = None,
     pixels: int | None = None,
+    size: Size | None = None,
 ) -> Problem:
-    """What `search` would search on; the arguments are its own."""
+    """What `search` would search on; the arguments are its own, and `size` is that of the networks."""
     if isinstance(space, str):
         space = get_space(space)
-    size = space.sizes.scoring
+    size = size or space.sizes.scoring
     if isinstance(data, str):
         data, _, _ = load_parts(data, pixels=_side(data, pixels, size.pixels))  # what is tested on stays unseen
     elif pixels is not None:
@@ -439,12 +448,19 @@ def make_limits(given: Mapping[str, Any]) -> Limits:
 def _refuse_useless(search: Search[Any], **given: object) -> None:
     """Refuses options that the method would not look at; one that is None was not given."""
     useless = {}
-    if search.trains:
+    if search.trains or search.learns:
         useless["labels"] = "it trains on the data's own"
-    else:
-        useless |= dict.fromkeys(("queries", "epochs", "pool", "budget", "halving", "cache"), "it trains nothing")
+    if not search.trains:
+        why = "it trains nothing"
+        if search.learns:
+            why = "it trains one network"
+        useless |= dict.fromkeys(("queries", "pool", "budget", "halving", "cache"), why)
         if not search.parallel:
             useless["workers"] = "it measures one network after the other"
+        if search.learns:
+            useless["workers"] = why
+    if not (search.trains or search.learns):
+        useless["epochs"] = "it trains nothing"
     if search.trains and not search.needs_scores:
         useless["pool"] = "it needs no scores"
     if not search.limited:

@@ -34,6 +34,17 @@ SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's 
     "knas": f"{METHODS}.ranking:Knas",
     "eigen-nas": f"{METHODS}.ranking:EigenNas",
     "te-nas": f"{METHODS}.te_nas:TeNas",
+    "rsps": f"{METHODS}.rsps:Rsps",
+    "enas": f"{METHODS}.enas:Enas",
+    "darts": f"{METHODS}.darts:Darts",
+    "darts-2nd": f"{METHODS}.darts:Darts2nd",
+    "gdas": f"{METHODS}.gdas:Gdas",
+    "snas": f"{METHODS}.snas:Snas",
+    "pc-darts": f"{METHODS}.pc_darts:PcDarts",
+    "p-darts": f"{METHODS}.p_darts:PDarts",
+    "sdarts-rs": f"{METHODS}.sdarts:SdartsRs",
+    "sdarts-adv": f"{METHODS}.sdarts:SdartsAdv",
+    "drnas": f"{METHODS}.drnas:DrNas",
 }
 RENAMED = {"nasi-literal": "nasi"}
 

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Scalar, decode, encode
 from initio.searches.problem import Problem
+from initio.spaces import Space
+from initio.spaces.base import Size
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Search(ABC, Generic[S]):
 
     name: ClassVar[str]
     trains: ClassVar[bool] = False  # asks for trainings: needs data with labels, and a budget of queries
+    learns: ClassVar[bool] = False  # trains one network that holds all options: needs data with labels, and epochs
+    usual_epochs: ClassVar[int] = 3  # of a training, where none are asked for
+    usual_batch: ClassVar[int] = 64  # inputs in a batch, the same
     needs_scores: ClassVar[bool] = False  # of a pool, made before it starts
     resumes: ClassVar[bool] = True  # goes on from the steps of an interrupted run; a short search starts over instead
     parallel: ClassVar[bool] = False  # measures in several processes what it has to measure in any case
@@ -66,6 +71,10 @@ class Search(ABC, Generic[S]):
 
     def check(self, problem: Problem) -> None:
         """Refuses what it cannot search, with an `InputError`."""
+
+    def network_size(self, space: Space) -> Size:
+        """Of the networks that it looks at, where none is asked for."""
+        return space.sizes.scoring
 
     def restarted(self, restarts: int) -> Search[Any]:
         """A search that runs this one several times; most have no common measure of what they choose."""

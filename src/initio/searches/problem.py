@@ -33,6 +33,7 @@ CHECKED = 50  # random architectures whose scoring network is described before a
 LIMITED_DRAWS = 100  # random architectures that may break a limit before one is made smaller
 SIZED = 25  # random architectures that decide on the size of the wanted network
 LEAST_CELLS = 3  # with the two that reduce, in darts
+STARTS = 50  # random architectures within the limits, where the heaviest one is not
 DRAWS = 1000  # attempts to find a neighbour inside a pool
 
 
@@ -351,3 +352,16 @@ def climb(
         if best is None:
             return start
         start = best
+
+
+def heaviest(problem: Problem, space: Space, weights: Sequence[Sequence[float]], rng: Random) -> Architecture:
+    """The architecture whose options weigh most; where it breaks a limit, the best that climbing finds from others."""
+    arch = space.decode(weights)
+    if problem.accepts(arch):
+        return arch
+
+    def weight(arch: Architecture) -> float:
+        return sum(weights[categorical][option] for categorical, option in space.active(arch))
+
+    [start] = problem.accepted(sorted((problem.draw(rng) for _ in range(STARTS)), key=weight, reverse=True), 1)
+    return climb(problem, start, lambda archs: [weight(arch) for arch in archs])

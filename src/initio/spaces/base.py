@@ -67,6 +67,8 @@ class Sizes:
     published: Size = Size()
     scoring: Size = Size()  # thin but deep, since depth decides the ranking
     training: Size = Size()  # so small that an epoch takes seconds
+    shared: Size = Size()  # of the network whose weights all architectures share: small, and as published
+    shared_published: Size = Size()
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,10 @@ class GraphSpace(Space):
         that of the sample.
         """
         raise InputError(f"{self.name} has no supernet: `initio spaces` says which spaces have one")
+
+    def side_by_side(self, settings: NetworkSettings) -> Graph:
+        """The network whose weights all architectures share: every option of every categorical, whatever is sampled."""
+        return self.supernet((0,) * len(self.relaxation), settings)
 
     def is_chosen(self, parameter: str) -> bool:
         """Whether a parameter of a built network belongs to an operation that the architecture chose.

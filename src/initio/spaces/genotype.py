@@ -106,7 +106,7 @@ class Genotype:
 class GenotypeSpace(GraphSpace):
     """A space whose architectures are genotypes."""
 
-    sizes = Sizes(Size(36, 20), scoring=Size(8, 8, 16), training=Size(4, 5))
+    sizes = Sizes(Size(36, 20), Size(8, 8, 16), Size(4, 5), shared=Size(8, 5, 16), shared_published=Size(16, 8, 32))
     notations = ("Genotype",)
     chosen = ("node_",)
 

@@ -31,7 +31,7 @@ class NB101Space(GraphSpace):
     it, without edges and with operation 0.
     """
 
-    sizes = Sizes(Size(128, 3), scoring=Size(16, 3, 16), training=Size(16, 1))
+    sizes = Sizes(Size(128, 3), Size(16, 3, 16), Size(16, 1), shared=Size(12, 1, 16), shared_published=Size(48, 3, 32))
     notations = ("ModelSpec", "api.ModelSpec", "{", "[", "(")
     chosen = ("vertex_",)
 

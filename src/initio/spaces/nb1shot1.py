@@ -127,6 +127,36 @@ class NB1Shot1Space(GraphSpace):
         arch = self.architecture(*choices)
         return NB101.stacked(lambda c_in, c_out: self._mixed_cell(arch, c_in, c_out), settings)
 
+    def side_by_side(self, settings: NetworkSettings) -> Graph:
+        """All parents and operations, whatever is sampled: every block has its share of the output's width.
+
+        That is the width of a built cell whose output reads blocks alone. An output that reads the cell's input too
+        concatenates fewer blocks; they are repeated in turn until its width is full.
+        """
+        return NB101.stacked(self._shared_cell, settings)
+
+    def _shared_cell(self, c_in: int, c_out: int) -> Graph:
+        out = len(self.n_parents)
+        width = c_out // self.n_parents[-1]
+        if c_out % self.n_parents[-1]:
+            raise InputError(f"channels must be a multiple of {self.n_parents[-1]} for {self.name}, not {c_out}")
+        parents_of = [[tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[:out]]
+        cell = Builder()
+        value: dict[int, int] = {}
+        for v in range(1, out):
+            found = value | {0: cell(f"project_{v}", Op(PROJECTION, c_in, width), 0)}
+            fits = [True] * len(parents_of[v - 1])
+            summed = cell(f"sum_{v}", _mixed(v, parents_of[v - 1], fits, found, width), *found.values())
+            choice = Mixed(
+                "mixed", width, width, categorical=out + v - 1, options=tuple(Op(op, width, width) for op in OPS)
+            )
+            value[v] = cell(f"vertex_{v}", choice, summed)
+        found = value | {0: cell(f"project_{out}", Op(PROJECTION, c_in, c_out), 0)}
+        places = tuple(tuple(i for i, w in enumerate(found) if w in parents) for parents in parents_of[-1])
+        joined = tuple(_filled(parents, self.n_parents[-1], c_out) for parents in parents_of[-1])
+        last = Mixed("mixed", c_out, c_out, categorical=out - 1, options=joined, places=places)
+        return cell.graph(cell("output", last, *found.values()))
+
     def _mixed_cell(self, arch: Architecture, c_in: int, c_out: int) -> Graph:
         out = len(self.n_parents)
         parents_of = [[tuple(map(int, o.split(","))) for o in d.options] for d in self.decisions[:out]]
@@ -186,6 +216,16 @@ def _joined(parents: Sequence[int], c: int, concat: bool) -> Op | Graph:
         return Op(SUM, c, c)
     join = Builder(len(parents))
     both = join("concat", Op(CONCAT, c, c), *range(blocks))
+    if 0 in parents:
+        both = join("sum", Op(SUM, c, c), both, blocks)
+    return join.graph(both)
+
+
+def _filled(parents: Sequence[int], count: int, c: int) -> Graph:
+    """So many blocks side by side, the parents in turn, and the projected input, which comes last, added."""
+    blocks = len(parents) - (0 in parents)
+    join = Builder(len(parents))
+    both = join("concat", Op(CONCAT, c, c), *(k % blocks for k in range(count)))
     if 0 in parents:
         both = join("sum", Op(SUM, c, c), both, blocks)
     return join.graph(both)

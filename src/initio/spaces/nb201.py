@@ -28,7 +28,7 @@ class NB201Space(GraphSpace):
     15625
     """
 
-    sizes = Sizes(Size(16, 5), scoring=Size(8, 5, 16), training=Size(8, 1))
+    sizes = Sizes(Size(16, 5), Size(8, 5, 16), Size(8, 1), shared=Size(8, 1, 16), shared_published=Size(16, 5, 32))
     notations = ("|",)
     one_shot = prunable = True
     chosen = ("edge_",)

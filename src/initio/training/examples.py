@@ -64,6 +64,10 @@ class Examples(Protocol):
         """What is held out in batches, or a share of these batches."""
         ...
 
+    def swapped(self) -> Examples:
+        """What is held out to learn from, and the other way round."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class HeldExamples:
@@ -97,6 +101,10 @@ class HeldExamples:
         for start in range(0, self.validated, VALIDATION_BATCH)[share]:
             rows = slice(start, start + VALIDATION_BATCH)
             yield self.x_validation[rows], self.y_validation[rows]
+
+    def swapped(self) -> HeldExamples:
+        """The same tensors in the other's place."""
+        return HeldExamples(self.x_validation, self.y_validation, self.x, self.y, self.classes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -142,6 +150,10 @@ class StreamedExamples:
         """The same of what is held out."""
         starts = range(0, self.validated, VALIDATION_BATCH)[share]
         yield from self._read([self.held_out[start : start + VALIDATION_BATCH] for start in starts])
+
+    def swapped(self) -> StreamedExamples:
+        """The same data, read by workers of their own."""
+        return StreamedExamples(self.data, self.held_out, self.numbers, self.workers)
 
     def _read(self, wanted: list[np.ndarray]) -> Iterator[Pair]:
         self._groups[:] = wanted  # the loader asks for them when it is iterated

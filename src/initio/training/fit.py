@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -55,7 +55,20 @@ class TrainedEpoch:
     validation: float | None = None  # accuracy in percent; None where nothing was held out or it was not asked for
 
 
+@dataclass(frozen=True)
+class Update:
+    """What the next update learns from, told before it happens."""
+
+    epoch: int  # from 0
+    batch: int  # from 0
+    x: Tensor  # augmented
+    y: Tensor
+    lr: float
+    optimizer: torch.optim.Optimizer
+
+
 OnProgress = Callable[[TrainingProgress], None]
+BeforeUpdate = Callable[[Update], None]  # may draw from torch's generators: they are seeded by (seed, epoch, batch)
 OnNote = Callable[[str], None]
 OnEpoch = Callable[[TrainedEpoch, nn.Module], str | None]  # a text ends the training, and says why
 Enough = Callable[[Sequence[TrainedEpoch]], str]  # asked of the epochs so far; a text ends the training, and says why
@@ -91,10 +104,13 @@ class _Trainer:
     settings: TrainingSettings
     seed: int
     optimizer: torch.optim.Optimizer
+    raw: torch.optim.Optimizer  # the same before the machine has wrapped it
+    keeper: _Keeper
     machine: PlainMachine
     on_progress: OnProgress
     start: float  # when the training would have begun, had it never been interrupted
     history: list[TrainedEpoch] = field(default_factory=list)
+    before: BeforeUpdate | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -132,6 +148,8 @@ class _Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
             with _layers_draw_from(layers + batch, machine.device):
+                if self.before is not None:
+                    self.before(Update(epoch, batch, x, y, lr, self.optimizer))
                 loss, outputs = self._update(x, y, len(y) * machine.world / len(whole[batch]))
             if not math.isfinite(sums.add(machine, loss, outputs, y)):
                 raise _DivergedError(f"the loss is not finite in epoch {epoch + 1}, update {batch + 1}")
@@ -203,6 +221,13 @@ class _Trainer:
         total, right, count = machine.total(own).tolist()
         return total / count, 100 * right / count
 
+    def save(self) -> None:
+        """Keeps the state, where there is a place for it."""
+        if self.keeper.path is not None and self.machine.rank == 0:
+            done = [encode(seen) for seen in self.history]
+            state = Checkpoint.of(self.network, self.raw, self.average, self.keeper.identity, done, self.seconds())
+            checkpoints.save(self.keeper.path, state)
+
     def seconds(self) -> float:
         return time.perf_counter() - self.start
 
@@ -258,36 +283,10 @@ def fit(
     """
     say: OnNote = on_note or (lambda _: None)
     machine = machine or PlainMachine()
-    parameters = [p for p in network.to(machine.device).parameters() if p.requires_grad]
-    if not parameters:
-        raise InputError("the network has no parameters that could be trained")
-    momentum, decay = settings.momentum, settings.weight_decay
-    nesterov = settings.nesterov and momentum > 0
-    optimizer: torch.optim.Optimizer = torch.optim.SGD(
-        parameters, settings.lr, momentum, nesterov=nesterov, weight_decay=decay
+    trainer = _begin(
+        network, examples, settings, seed, _Keeper(checkpoint, identity, insist, say), machine, on_progress
     )
-    average = None
-    if settings.ema:
-        average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))  # type: ignore[no-untyped-call]
-    history: list[TrainedEpoch] = []
-    before = 0.0
-    if checkpoint is not None and checkpoint.is_file():
-        try:
-            saved = checkpoints.load(checkpoint, identity)
-            known = [decode(TrainedEpoch, seen) for seen in saved.history]
-            saved.restore(network, optimizer, average)
-            history, before = known, saved.seconds
-        except (UnusableError, InputError) as reason:
-            if insist:
-                raise InputError(
-                    f"the checkpoint {str(checkpoint)!r} cannot be used: {reason}; move it away to start over"
-                ) from None
-            say(f"the checkpoint {str(checkpoint)!r} is not used, the training starts over: {reason}")
-    raw = optimizer
-    wrapped, optimizer = machine.setup(network, optimizer)
-    show: OnProgress = (on_progress if machine.rank == 0 else None) or (lambda _: None)
-    start = time.perf_counter() - before
-    trainer = _Trainer(network, wrapped, average, examples, settings, seed, optimizer, machine, show, start, history)
+    history = trainer.history
     each = not (on_epoch is None and enough is None and settings.patience is None)
 
     def looked() -> str:
@@ -303,11 +302,7 @@ def fit(
                 ended = trainer.stopped() or looked()
                 if on_epoch is not None:
                     ended = on_epoch(history[-1], trainer.model) or ended
-                if checkpoint is not None and machine.rank == 0:
-                    done = [encode(seen) for seen in history]
-                    checkpoints.save(
-                        checkpoint, Checkpoint.of(network, raw, average, identity, done, trainer.seconds())
-                    )
+                trainer.save()
             accuracy = history[-1].validation
             if accuracy is None:
                 _, accuracy = trainer.validate()
@@ -318,6 +313,100 @@ def fit(
             flag = f"the training diverged: {reason}"
             say(flag)
             return Observation(None, trainer.seconds(), flag)
+
+
+def fit_epochs(
+    network: nn.Module,
+    examples: Examples,
+    settings: TrainingSettings,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    identity: str = "",
+    before: BeforeUpdate | None = None,
+    on_progress: OnProgress | None = None,
+    on_epoch: Callable[[TrainedEpoch], None] | None = None,
+    on_note: OnNote | None = None,
+) -> Iterator[Sequence[TrainedEpoch]]:
+    """The same training on one thread, an epoch at a time, for a network that is told what to compute.
+
+    Gives the epochs of the checkpoint, of which there may be none, then all epochs so far after each new one, which is
+    on disk by then. Nothing is validated. `before` hears of each update before it happens, `on_epoch` of each epoch
+    before it is kept. A loss that is not finite is an `InputError`.
+    """
+    say: OnNote = on_note or (lambda _: None)
+    machine = PlainMachine()
+    trainer = _begin(network, examples, settings, seed, _Keeper(checkpoint, identity, False, say), machine, on_progress)
+    trainer = replace(trainer, before=before)
+    history = trainer.history
+    yield history
+    while len(history) < settings.epochs:
+        with machine.running():
+            try:
+                history.append(trainer.epoch(len(history), validate=False))
+            except _DivergedError as reason:
+                raise InputError(f"the training diverged: {reason}; a smaller learning rate may help") from None
+            if on_epoch is not None:
+                on_epoch(history[-1])
+        trainer.save()
+        yield history
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    """Where a training is kept, under which name, and what happens to a checkpoint that cannot be used."""
+
+    path: Path | None
+    identity: str
+    insist: bool
+    say: OnNote
+
+    def restore(
+        self, network: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
+    ) -> tuple[list[TrainedEpoch], float]:
+        """The epochs and seconds of the checkpoint, whose state is put back."""
+        if self.path is None or not self.path.is_file():
+            return [], 0.0
+        try:
+            saved = checkpoints.load(self.path, self.identity)
+            known = [decode(TrainedEpoch, seen) for seen in saved.history]
+            saved.restore(network, optimizer, average)
+            return known, saved.seconds
+        except (UnusableError, InputError) as reason:
+            if self.insist:
+                raise InputError(
+                    f"the checkpoint {str(self.path)!r} cannot be used: {reason}; move it away to start over"
+                ) from None
+            self.say(f"the checkpoint {str(self.path)!r} is not used, the training starts over: {reason}")
+            return [], 0.0
+
+
+def _begin(
+    network: nn.Module,
+    examples: Examples,
+    settings: TrainingSettings,
+    seed: int,
+    keeper: _Keeper,
+    machine: PlainMachine,
+    on_progress: OnProgress | None,
+) -> _Trainer:
+    """A training as it begins, or as its checkpoint has it."""
+    parameters = [p for p in network.to(machine.device).parameters() if p.requires_grad]
+    if not parameters:
+        raise InputError("the network has no parameters that could be trained")
+    momentum, decay = settings.momentum, settings.weight_decay
+    nesterov = settings.nesterov and momentum > 0
+    raw = torch.optim.SGD(parameters, settings.lr, momentum, nesterov=nesterov, weight_decay=decay)
+    average = None
+    if settings.ema:
+        average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.ema))  # type: ignore[no-untyped-call]
+    history, seconds = keeper.restore(network, raw, average)
+    wrapped, optimizer = machine.setup(network, raw)
+    show: OnProgress = (on_progress if machine.rank == 0 else None) or (lambda _: None)
+    start = time.perf_counter() - seconds
+    return _Trainer(
+        network, wrapped, average, examples, settings, seed, optimizer, raw, keeper, machine, show, start, history
+    )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,10 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 
 from initio.errors import InputError
 from initio.networks.build import GraphModule
+from initio.networks.shared import SharedNetwork
 from initio.training.settings import FABRIC_PRECISION, MachineSettings
+
+N = TypeVar("N", bound=nn.Module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +142,7 @@ def _in_process(fabric: Any, threads: int, work: Work) -> None:
     work(FabricMachine(fabric.device, threads, fabric.global_rank, fabric.world_size, fabric))
 
 
-def laid_out(network: nn.Module) -> nn.Module:
+def laid_out(network: N) -> N:
     """The same network with its weights in the order in memory that is fastest to train with."""
     if _may_be_channels_last(network):
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -151,7 +154,7 @@ def _may_be_channels_last(network: nn.Module) -> bool:
 
     Torch 2.13 can write out of bounds in the backward pass of 1x1 convolutions with a stride and few channels.
     """
-    return isinstance(network, GraphModule) and not any(
+    return isinstance(network, GraphModule | SharedNetwork) and not any(
         isinstance(module, nn.Conv2d) and max(module.stride) > 1 and max(module.kernel_size) == 1
         for module in network.modules()
     )

@@ -26,7 +26,7 @@ from initio.errors import InputError, at_least, positive
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch
 from initio.searches.base import SearchRun, SearchStep, in_order
-from initio.searches.problem import Problem, climb
+from initio.searches.problem import Problem, heaviest
 from initio.searches.traces import TraceSearch, TraceStep, read_nu
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 WORDS = ("adaptive", "fixed")  # that ν may be, beside a number
 PROBES = 50  # random architectures whose mean T is the fixed ν
-STARTS = 50  # random architectures within the limits, where the most probable one is not
 XI = 1.0
 Weights = Sequence[Sequence[float]]
 
@@ -248,17 +247,7 @@ def one_shot(problem: Problem, seed: int) -> Supernet:
 
 def best(problem: Problem, alpha: Weights, seed: int) -> Architecture:
     """The most probable architecture under α*; within limits, the best that climbing finds from a feasible one."""
-    space = relaxed(problem.graphs)
-    arch = space.decode(alpha)
-    if problem.accepts(arch):
-        return arch
-
-    def weight(arch: Architecture) -> float:
-        return sum(alpha[categorical][option] for categorical, option in space.active(arch))
-
-    rng = Random(f"nasi literal {seed}")
-    [start] = problem.accepted(sorted((problem.draw(rng) for _ in range(STARTS)), key=weight, reverse=True), 1)
-    return climb(problem, start, lambda archs: [weight(arch) for arch in archs])
+    return heaviest(problem, relaxed(problem.graphs), alpha, Random(f"nasi literal {seed}"))
 
 
 def _measure(

@@ -1,0 +1,234 @@
+"""The verb behind `initio study sharing`: what became of a network that shares weights.
+
+Three signs of trouble: skips that take over, a held-out loss that is sharp in α (its largest eigenvalue, by power
+iteration), and shared weights that do not rank architectures as trainings of their own do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from initio.errors import InputError
+from initio.files import write_text
+from initio.records import to_json
+from initio.runs.folder import RunFolder
+from initio.runs.search import make_problem, make_search
+from initio.searches import SearchResult
+from initio.tables import open_table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from initio.searches.oneshot import OneShotSearch, SharedEpoch, SharedTraining
+
+TABLES_OF = {"darts": "nb301"}  # where a benchmark is not called what its space is
+BATCH = 128  # samples of which the Hessian is taken
+ITERATIONS = 20
+
+OnDone = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class SharedCell:
+    """An architecture with the shared weights, and with weights of its own."""
+
+    notation: str
+    shared: float  # accuracy on held-out samples, in percent
+    alone: float  # test accuracy by the table
+
+
+@dataclass(frozen=True)
+class SharingResult:
+    """What the shared network of a run came to.
+
+    Args:
+        run: its folder.
+        method: the search.
+        skips: of the current cell, after each epoch.
+        skip_weights: the mean weight of the option `skip_connect` after each epoch; None without α.
+        entropies: of α after each epoch, as a share of a uniform one's; None where there is none.
+        eigenvalue: of the largest size of the Hessian of the held-out loss in α; None without α.
+        residual: ‖Hv − λv‖ of its vector.
+        cells: random architectures with both accuracies.
+        spearman: their rank correlation.
+        kendall: the same, by pairs.
+    """
+
+    run: str
+    method: str
+    skips: tuple[int, ...]
+    skip_weights: tuple[float, ...] | None
+    entropies: tuple[float, ...] | None
+    eigenvalue: float | None
+    residual: float | None
+    cells: tuple[SharedCell, ...]
+    spearman: float | None
+    kendall: float | None
+
+    kind: ClassVar[str] = "sharing"
+
+
+def sharing(
+    run: str | Path,
+    tables: str | None = None,
+    *,
+    cells: int = 200,
+    samples: int = 500,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    on_done: OnDone = lambda task, done, total: None,
+) -> SharingResult:
+    """Diagnoses a finished run of a search that shares weights.
+
+    Args:
+        run: its folder.
+        tables: folder with the benchmark of its space; by default that of INITIO_DATA.
+        cells: random architectures that are compared with the table; 0 for none.
+        samples: held-out samples that each is judged on with the shared weights.
+        seed: of these architectures.
+        folder: where sharing.json and pictures go; by default into the run.
+        on_done: hears of each architecture.
+    """
+    from scipy.stats import kendalltau, spearmanr
+
+    from initio.report.sharing import save_sharing
+
+    if cells and cells < 3:
+        raise InputError(f"a correlation needs at least 3 cells, not {cells}")
+    kept = RunFolder.open(Path(run))
+    search, at = _trained(kept, kept.result())
+    steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
+    found: list[SharedCell] = []
+    if cells:
+        found = _compared(search, at, tables, cells, samples, seed, on_done)
+    shared, alone = [cell.shared for cell in found], [cell.alone for cell in found]
+    varied = len(set(shared)) > 1 and len(set(alone)) > 1
+    eigenvalue, residual = _sharpness(search, at)
+    entropies = [step.entropy for step in steps if step.entropy is not None]
+    result = SharingResult(
+        run=str(run),
+        method=search.name,
+        skips=tuple(step.skips for step in steps),
+        skip_weights=_skip_weights(search, at, steps),
+        entropies=tuple(entropies) if len(entropies) == len(steps) else None,
+        eigenvalue=eigenvalue,
+        residual=residual,
+        cells=tuple(found),
+        spearman=float(spearmanr(shared, alone).statistic) if varied else None,
+        kendall=float(kendalltau(shared, alone).statistic) if varied else None,
+    )
+    home = Path(folder or run)
+    home.mkdir(parents=True, exist_ok=True)
+    write_text(home / "sharing.json", to_json(result, indent=2) + "\n")
+    for suffix in ("svg", "png"):
+        save_sharing(result, home / f"sharing.{suffix}")
+    return result
+
+
+def _trained(kept: RunFolder, result: SearchResult) -> tuple[OneShotSearch, SharedTraining]:
+    """The run's search, and its network with its weights."""
+    from initio.searches.oneshot import OneShotSearch
+
+    plan = kept.plan()
+    home = result._space
+    search = make_search(plan.method, home, plan.settings)
+    if not isinstance(search, OneShotSearch):
+        raise InputError(f"{plan.method} shares no weights: diagnose a run of rsps, darts, gdas or their like")
+    problem = make_problem(
+        home, plan.data, batch_size=plan.batch_size, channels=plan.channels, cells=plan.cells, pixels=plan.pixels
+    )
+    problem = replace(problem, epochs=(plan.epochs or search.usual_epochs,), folder=kept.folder)
+    steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
+    return search, search.trained(problem, plan.seed, steps)
+
+
+def _compared(
+    search: OneShotSearch,
+    at: SharedTraining,
+    tables: str | None,
+    count: int,
+    samples: int,
+    seed: int,
+    on_done: OnDone,
+) -> list[SharedCell]:
+    from initio.networks.shared import Blend
+
+    table = open_table(TABLES_OF.get(at.space.name, at.space.name), tables)
+    if not at.examples.validated:
+        raise InputError(f"{search.name} held nothing out: there is nothing to judge cells on, so ask for 0 cells")
+    batches = list(at.held_out(0, -(-samples // at.settings.batch_size), 4))
+    rng, found = Random(f"sharing {seed}"), dict[str, SharedCell]()
+    column, pool = table.report.columns[0], table.architectures
+    for _ in range(100 * count):
+        if len(found) == count:
+            break
+        arch = rng.choice(pool) if pool else at.space.sample(rng)
+        notation = at.space.format(arch)
+        if notation in found or not at.space.connected(arch):
+            continue
+        alone = table.report(arch)[column]
+        found[notation] = SharedCell(notation, at.accuracy(Blend.path(at.space, arch), batches), alone)
+        on_done("cells", len(found), count)
+    return list(found.values())
+
+
+def _skip_weights(search: OneShotSearch, at: SharedTraining, steps: Sequence[SharedEpoch]) -> tuple[float, ...] | None:
+    import torch
+
+    from initio.searches.alpha import AlphaSearch, spread
+    from initio.searches.oneshot import SKIP
+
+    if not isinstance(search, AlphaSearch) or search.stages > 1:
+        return None
+    out = []
+    for step in steps:
+        rows = spread(at, search.probabilities(at, torch.tensor(step.alpha)))
+        weights = [
+            row[decision.options.index(SKIP)]
+            for decision, row in zip(at.space.relaxation, rows, strict=True)
+            if SKIP in decision.options
+        ]
+        out.append(sum(weights) / max(1, len(weights)))
+    return tuple(out)
+
+
+def _sharpness(search: OneShotSearch, at: SharedTraining) -> tuple[float | None, float | None]:
+    """The eigenvalue of the largest size of ∇²_α L_val at the mean blend, and its residual."""
+    import torch.nn.functional as F  # noqa: N812
+
+    from initio.searches.alpha import AlphaSearch
+
+    if not isinstance(search, AlphaSearch) or not at.examples.validated:
+        return None, None
+    [(x, y)] = at.held_out(0, 1, 5)
+    x, y = x[:BATCH], y[:BATCH]
+    return dominant(lambda values: F.cross_entropy(at.network(x, search.mean(at, values)), y), at.knows.values)
+
+
+def dominant(loss: Callable[[Tensor], Tensor], at: Tensor, iterations: int = ITERATIONS) -> tuple[float, float]:
+    """The Hessian's eigenvalue of the largest size at a point by power iteration, and ‖Hv − λv‖.
+
+    >>> import torch
+    >>> value, residual = dominant(lambda v: 3 * v[0] ** 2 - 5 * v[1] ** 2, torch.zeros(2), 40)
+    >>> round(value, 4), residual < 1e-3
+    (-10.0, True)
+    """
+    import torch
+
+    leaf = at.detach().clone().requires_grad_()
+    [slope] = torch.autograd.grad(loss(leaf), [leaf], create_graph=True)
+    v = torch.randn(len(leaf), generator=torch.Generator().manual_seed(0)).to(leaf.dtype)
+    value = residual = 0.0
+    for _ in range(iterations):
+        v = v / v.norm()
+        [moved] = torch.autograd.grad(slope @ v, [leaf], retain_graph=True)
+        value = float(v @ moved)
+        residual = float((moved - value * v).norm())
+        if float(moved.norm()) == 0:
+            break
+        v = moved
+    return value, residual
