@@ -17,7 +17,6 @@ from initio.files import write_text
 from initio.records import to_json
 from initio.runs.folder import RunFolder
 from initio.runs.search import make_problem, make_search
-from initio.searches import SearchResult
 from initio.tables import open_table
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def sharing(
     if cells and cells < 3:
         raise InputError(f"a correlation needs at least 3 cells, not {cells}")
     kept = RunFolder.open(Path(run))
-    search, at = _trained(kept, kept.result())
+    search, at = trained_weights(kept)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
     found: list[SharedCell] = []
     if cells:
@@ -129,12 +128,12 @@ def sharing(
     return result
 
 
-def _trained(kept: RunFolder, result: SearchResult) -> tuple[OneShotSearch, SharedTraining]:
-    """The run's search, and its network with its weights."""
+def trained_weights(kept: RunFolder) -> tuple[OneShotSearch, SharedTraining]:
+    """A finished run's search, and its network with its weights."""
     from initio.searches.oneshot import OneShotSearch
 
     plan = kept.plan()
-    home = result._space
+    home = kept.result()._space
     search = make_search(plan.method, home, plan.settings)
     if not isinstance(search, OneShotSearch):
         raise InputError(f"{plan.method} shares no weights: diagnose a run of rsps, darts, gdas or their like")

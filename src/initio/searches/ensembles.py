@@ -29,7 +29,7 @@ DRAWS = 100  # attempts to draw a network that an ensemble does not have
 
 
 @dataclass(frozen=True)
-class Posterior:
+class ArchitecturePosterior:
     """A product of categoricals over a space's relaxation.
 
     Args:
@@ -118,7 +118,7 @@ class Estimates:
 
 
 def nesbs(
-    posterior: Posterior,
+    posterior: ArchitecturePosterior,
     estimates: Estimates,
     size: int,
     count: int,
@@ -149,14 +149,12 @@ def nesbs(
 
 def _judged(drawn: Sequence[tuple[Members, float | None]], estimates: Estimates) -> list[Candidate]:
     return [
-        Candidate(members, estimates.loss(members), delta)
-        for members, delta in drawn
-        if estimates.different(members)
+        Candidate(members, estimates.loss(members), delta) for members, delta in drawn if estimates.different(members)
     ]
 
 
 def _by_bayes(
-    posterior: Posterior, estimates: Estimates, size: int, count: int, rng: np.random.Generator
+    posterior: ArchitecturePosterior, estimates: Estimates, size: int, count: int, rng: np.random.Generator
 ) -> list[Candidate]:
     """δ by Bayesian optimisation: each is judged by the best of a few ensembles drawn with it."""
     optimiser = GaussianProcess(1, seed=int(rng.integers(2**31)), start=(((0 - LEAST) / (MOST - LEAST),),))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from initio.errors import InputError, at_least, positive
-from initio.networks.shared import Mixture
+from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of, gumbel, spread
 from initio.searches.oneshot import Moment, SharedTraining
 
@@ -56,10 +56,10 @@ class Nesbs(AlphaSearch):
         if self.held_out == 0:
             raise InputError("the posterior learns from data that the weights do not see: let held_out be above 0")
 
-    def draw(self, at: SharedTraining, now: Moment) -> Mixture:
+    def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """A uniform architecture, or one of the posterior that learns beside the weights."""
         if self.posterior == "post-training":
-            return Mixture.path(at.space, at.space.sample(now.random(at.seed)))
+            return Blend.path(at.space, at.space.sample(now.random(at.seed)))
         return super().draw(at, now)
 
     def learn(self, at: SharedTraining, now: Moment) -> None:
@@ -77,7 +77,7 @@ class Nesbs(AlphaSearch):
             for _ in range(count):
                 super().learn(at, now)
 
-    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Mixture:
+    def mix(self, at: SharedTraining, values: Tensor, now: Moment) -> Blend:
         """A sampled architecture, whose options have gates of value 1 and the softmax's derivative.
 
         It is decoded from log p + Gumbel noise: with one option a categorical an exact sample, and in darts, whose
@@ -93,7 +93,7 @@ class Nesbs(AlphaSearch):
                 p = noisy[categorical].softmax(0)[option]
                 gate = p - p.detach() + 1
             options[categorical][option] = gate
-        return Mixture(tuple(options))
+        return Blend(tuple(options))
 
     def objective(self, at: SharedTraining, values: Tensor, loss: Tensor) -> Tensor:
         """The evidence bound of (5.4) by sample, as a loss: the mean of −log p(y|x, A), and KL(p_α ‖ uniform)/|D|."""
