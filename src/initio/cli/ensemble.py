@@ -36,6 +36,7 @@ class EnsembleCommand:
         posterior: learn it once the shared weights are trained, or beside them.
         posterior_epochs: passes over the held-out part, for the posterior.
         supernet_epochs: of the shared weights.
+        batch_size: of the shared weights; 128, which data must have.
         recipe: how members are trained, as docs/training.md lists them.
         epochs: of each member; by default the recipe's.
         channels: width of the members; by default what the recipe trains.
@@ -58,6 +59,7 @@ class EnsembleCommand:
     posterior: Literal["post-training", "best-response"] = "post-training"
     posterior_epochs: int = 20
     supernet_epochs: int = 50
+    batch_size: int = 128
     recipe: str = "quick"
     epochs: int | None = None
     channels: int | None = None

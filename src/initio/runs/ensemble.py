@@ -10,7 +10,7 @@
 | `predictions.npz`  | logits of each member on what was kept aside, and the labels                              |
 | `result.json`      | the members' weights and all numbers, written last                                        |
 
-Each stage begins where the files say that the one before it ended, so a run that was killed goes on to the same members.
+Each stage begins where the files say that the one before it ended: a run that was killed goes on to the same members.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class EnsemblePlan:
         epochs: of each member; by default the recipe's.
         channels: width of the members; by default the recipe's.
         cells: their number of cells.
-        settings: of the search, as `posterior` and `held_out` of `initio search --method nesbs`.
+        settings: of the search, as `posterior`, `held_out` and `batch_size` of `initio search --method nesbs`.
     """
 
     space: str
@@ -303,7 +303,8 @@ def resume_ensemble(folder: str | Path, *, workers: int = 1, on_event: OnEvent |
 def load_ensemble(folder: str | Path) -> Ensemble:
     """A finished ensemble: `initio.load_ensemble("e1").build()`."""
     kept = EnsembleFolder.open(folder)
-    return Ensemble(kept.folder, kept.plan(), kept.choice(), kept.outcome())
+    outcome = kept.outcome()
+    return Ensemble(kept.folder, kept.plan(), kept.choice(), outcome)
 
 
 def new_ensemble_folder(space: str, seed: int) -> Path:
