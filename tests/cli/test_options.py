@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from initio.cli import main
 from initio.cli.options import merged, options_of, parse, parser, read_toml, to_toml
 from initio.cli.search import SearchCommand
 from initio.errors import InputError
@@ -315,3 +316,18 @@ WORDS = st.sampled_from([*SPELLINGS, "=", "--", "-", "3", "-3", "none", "nb201",
 def test_whatever_is_typed_is_a_command_or_one_sentence(argv: list[str]) -> None:
     with suppress(InputError), redirect_stdout(io.StringIO()):
         assert isinstance(cook(*argv), Cook | None)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("solve --resume r --seed 1", "--resume goes on with the run's own settings: leave out --seed"),
+        ("solve --resume r --no-baseline", "leave out --no-baseline"),
+        ("train --resume r --skip-bad", "--resume goes on with the training's own settings: leave out --skip-bad"),
+        ("train --resume r --batch-size 8", "leave out --batch-size"),
+        ("search --resume r --no-cache", "--resume goes on with the run's own settings: leave out --no-cache"),
+    ],
+)
+def test_nothing_goes_beside_resume(words: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert sentence in capsys.readouterr().err

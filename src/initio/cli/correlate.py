@@ -1,4 +1,4 @@
-"""`initio correlate --store S --target TABLE:COLUMN`."""
+"""`initio correlate TABLE:COLUMN`."""
 
 from __future__ import annotations
 

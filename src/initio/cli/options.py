@@ -338,6 +338,15 @@ def _made(command: type[Any], given: Mapping[str, Any]) -> Any:
     return command(**values, settings=settings) if settings else command(**values)
 
 
+def refuse_beside_resume(command: Any, whose: str) -> None:
+    """Refuses what was given beside `--resume`, but for `--json`: what is resumed has settings of its own."""
+    own = [option for option in options_of(type(command)).values() if option.name not in ("resume", "json")]
+    given = [option.spelling.partition(" ")[0] for option in own if getattr(command, option.name) != option.default]
+    given += [f"--{name.replace('_', '-')}" for name in getattr(command, "settings", {})]
+    if given:
+        raise InputError(f"--resume goes on with the {whose}'s own settings: leave out {given[0]}")
+
+
 class Typed:
     """What was typed for a command, the fields of further dataclasses among its options."""
 

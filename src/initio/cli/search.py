@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import watch
 from initio.cli.units import amount, seconds
 from initio.errors import InputError
@@ -112,17 +113,16 @@ class SearchCommand:
         }
         unasked = ("depth", "out", "resume", "json", "settings", *limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
-        asked |= {"budget": seconds("--budget", self.budget), "cache": {True: None}.get(self.cache, False)}
+        asked["budget"] = seconds("--budget", self.budget)
+        if self.cache:
+            del asked["cache"]  # the default, also of a method that trains nothing and would refuse the option
         if self.depth is not None:
             asked["space"] = f"mlp-{self.depth}"
         return asked | {"limits": limits} | dict(self.settings)
 
     def _folder(self) -> Path:
         if self.resume is not None:
-            plain = vars(SearchCommand(resume=self.resume, json=self.json, settings=self.settings))
-            for name in [*(name for name, value in vars(self).items() if value != plain[name]), *self.settings]:
-                option = name.replace("_", "-")
-                raise InputError(f"--resume goes on with the run's own settings: leave out --{option}")
+            refuse_beside_resume(self, "run")
         for option, text in (("--resume", self.resume), ("--out", self.out)):
             if text == "":
                 raise InputError(f"{option} needs the folder of a run, not an empty name")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
 
+from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import SolveReporter
 from initio.cli.units import amount, seconds, tell
 from initio.errors import InputError
@@ -58,7 +59,7 @@ class SolveCommand:
         from initio.runs.solve import new_solve_folder, resume_solve, solve
 
         if self.resume is not None:
-            self._refuse_others()
+            refuse_beside_resume(self, "run")
             folder, work = Path(self.resume), partial(resume_solve, self.resume)
         else:
             if not self.data:
@@ -81,9 +82,3 @@ class SolveCommand:
             print(f"\ngo on with: initio solve --resume {quote(str(folder))}", file=sys.stderr)
             raise
         tell(f"{solution}\n\nfolder  {folder}  (README.md explains it)", encode(solution), json=self.json)
-
-    def _refuse_others(self) -> None:
-        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
-        for name, value in plain.items():
-            if name not in ("resume", "json") and getattr(self, name) != value:
-                raise InputError(f"--resume goes on with what the run was asked: leave out --{name.replace('_', '-')}")

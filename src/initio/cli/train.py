@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar
 
+from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import TrainReporter
 from initio.cli.units import print_json
 from initio.errors import InputError
@@ -64,7 +65,7 @@ class TrainCommand:
         from initio.runs.train import new_model_folder, resume_training, train
 
         if self.resume is not None:
-            self._refuse_others()
+            refuse_beside_resume(self, "training")
             folder, work = Path(self.resume), partial(resume_training, self.resume)
         else:
             if not self.architecture:
@@ -95,12 +96,3 @@ class TrainCommand:
         asked = {name: getattr(self, name) for name in ("seed", "channels", "cells", "skip_bad", "tensorboard")}
         machine = MachineSettings(**{name: value for name, value in self.settings.items() if name in ours})
         return asked | {"machine": machine} | {n: value for n, value in self.settings.items() if n not in ours}
-
-    def _refuse_others(self) -> None:
-        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
-        changed = [
-            name for name, value in plain.items() if name not in ("resume", "json") and getattr(self, name) != value
-        ]
-        for name in (*changed, *self.settings):
-            option = name.replace("_", "-")
-            raise InputError(f"--resume goes on with the training's own settings: leave out --{option}")

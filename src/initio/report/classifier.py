@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initio.files import whole_file
 from initio.report.cells import printable
+from initio.report.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 MOST_NAMED = 40  # classes whose names fit beside a matrix
 MOST_NUMBERED = 20  # classes whose counts fit into its squares
 ACROSS = 5  # pictures in a row of a contact sheet
-LETTERS = 22  # of a caption in one line
+CAPTION = 22  # letters in a line of it
+DPI = 120
 BLUE, GREY = "#0b62a8", "#7a838f"
 
 
@@ -39,7 +40,7 @@ def save_confusion(confusion: np.ndarray, names: Sequence[str], path: Path) -> N
         for (row, column), count in np.ndenumerate(confusion):
             ink = ("black", "white")[int(shares[row, column] > 0.5)]
             axes.text(column, row, str(count), ha="center", va="center", fontsize="x-small", color=ink)
-    _save(figure, path)
+    save_figure(figure, path, dpi=DPI)
 
 
 def save_calibration(confidence: np.ndarray, accuracy: np.ndarray, counts: np.ndarray, path: Path) -> None:
@@ -51,7 +52,7 @@ def save_calibration(confidence: np.ndarray, accuracy: np.ndarray, counts: np.nd
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", fontsize="small")
-    _save(figure, path)
+    save_figure(figure, path, dpi=DPI)
 
 
 def save_sheet(pictures: Sequence[np.ndarray], captions: Sequence[str], path: Path) -> None:
@@ -66,7 +67,7 @@ def save_sheet(pictures: Sequence[np.ndarray], captions: Sequence[str], path: Pa
     for axes, picture, caption in zip(places, pictures, captions, strict=False):
         axes.imshow(_visible(picture), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title("\n".join(map(_short, caption.split("\n"))), fontsize="x-small", parse_math=False)
-    _save(figure, path)
+    save_figure(figure, path, dpi=DPI)
 
 
 def _visible(picture: np.ndarray) -> np.ndarray:
@@ -86,8 +87,8 @@ def _visible(picture: np.ndarray) -> np.ndarray:
 
 def _short(text: str) -> str:
     text = printable(text)
-    if len(text) > LETTERS:
-        text = text[: LETTERS - 1] + "…"
+    if len(text) > CAPTION:
+        text = text[: CAPTION - 1] + "…"
     return text
 
 
@@ -96,9 +97,3 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """The same picture, the same bytes."""
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=120, format="png", metadata={"Software": "Initio"})

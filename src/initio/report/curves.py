@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,10 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initio.files import whole_file
-
-LETTERS = 11  # of a title in an inch
-UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture, the same file
+from initio.report.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,12 +33,10 @@ class Curves:
 
 def save_curves(curves: Curves, path: Path, title: str) -> None:
     """Draws means over runs with a band of their standard errors (HNAS, Figure 3), and the best of the table."""
-    figure = _figure(curves, title)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, metadata=UNDATED.get(path.suffix))
+    save_figure(_figure(curves), path, title)
 
 
-def _figure(curves: Curves, title: str) -> Figure:
+def _figure(curves: Curves) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.2 * len(curves.panels), 4.0), layout="constrained")
@@ -57,7 +51,6 @@ def _figure(curves: Curves, title: str) -> Figure:
         axis.grid(alpha=0.3)
     axes[0].set_ylabel(f"accuracy of the {curves.changes}, %")
     axes[-1].legend(loc="lower right", fontsize="small")
-    figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
     return figure
 
 

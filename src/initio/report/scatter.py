@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from initio.files import whole_file
-from initio.report.curves import LETTERS, UNDATED
+from initio.report.figures import save_figure
 
 COLUMNS = 4
 PANEL = 2.6  # inches
@@ -41,6 +39,4 @@ def save_scatter(panels: Mapping[str, np.ndarray], target: np.ndarray, path: Pat
         place.grid(alpha=0.3)
     figure.supxlabel("rank by the metric, the smallest value first")
     figure.supylabel(axis)
-    figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, metadata=UNDATED.get(path.suffix))
+    save_figure(figure, path, title)

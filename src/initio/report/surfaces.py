@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from initio.files import whole_file
-from initio.report.curves import LETTERS, UNDATED
+from initio.report.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Look = Literal["contour", "heat", "3d"]
 LEVELS, SIDE = 14, 3.6  # contour lines of a panel, and its side in inches
@@ -48,7 +45,7 @@ def save_surfaces(surfaces: Mapping[str, Surface], path: Path, look: Look, label
         axis.set_title(name, fontsize="medium")
         axes.append(axis)
     figure.colorbar(drawn, ax=axes, shrink=0.75, label=label)
-    _finish(figure, path, title)
+    save_figure(figure, path, title)
 
 
 def _range(surfaces: Mapping[str, Surface]) -> tuple[float, float]:
@@ -96,7 +93,7 @@ def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, titl
         axis.plot(points[:, 0], points[:, 1], "o", color="crimson", markersize=5, alpha=0.8)
         axis.set(aspect="equal")
         axis.set_title(name, fontsize="medium")
-    _finish(figure, path, title)
+    save_figure(figure, path, title)
 
 
 def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]], path: Path, title: str = "") -> None:
@@ -114,7 +111,7 @@ def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]]
             axis.text(option, place, f"{name}\n{share:.2f}", ha="center", va="center", fontsize=7, color=colour)
     axis.imshow(grid, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axis.set(yticks=range(len(rows)), yticklabels=list(rows), xticks=[])
-    _finish(figure, path, title)
+    save_figure(figure, path, title)
 
 
 def save_lines(
@@ -133,11 +130,4 @@ def save_lines(
         axis.grid(alpha=0.3)
         if title == list(panels)[-1] or list(lines) != list(panels[list(panels)[-1]]):
             axis.legend(fontsize="small")  # once for panels of the same curves
-    _finish(figure, path, "")
-
-
-def _finish(figure: Figure, path: Path, title: str) -> None:
-    if title:
-        figure.suptitle(textwrap.fill(title, round(LETTERS * figure.get_figwidth())))
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150, metadata=UNDATED.get(path.suffix))
+    save_figure(figure, path)

@@ -95,8 +95,7 @@ def solve(
         budget: seconds for everything; kept within a tenth.
         limits: on the network that is built.
         space: where to search; by default nb201 for images, mlp-3 for all else.
-        method: how, one that trains; by default the robust hybrid with short trainings where there is time for them,
-            else what it would train first.
+        method: how; by default the robust hybrid with short trainings where there is time for them, else votes.
         recipe: whose settings are trained with; the number of epochs follows from the time.
         baseline: give half of the time to a ResNet of the same size, and keep the better one by validation accuracy.
         skip_bad: leave out pictures of a folder that cannot be read, instead of naming them and stopping.

@@ -105,7 +105,7 @@ class _Trainer:
     seed: int
     optimizer: torch.optim.Optimizer
     raw: torch.optim.Optimizer  # the same before the machine has wrapped it
-    keeper: _Keeper
+    keeper: _KeptState
     machine: PlainMachine
     on_progress: OnProgress
     start: float  # when the training would have begun, had it never been interrupted
@@ -284,7 +284,7 @@ def fit(
     say: OnNote = on_note or (lambda _: None)
     machine = machine or PlainMachine()
     trainer = _begin(
-        network, examples, settings, seed, _Keeper(checkpoint, identity, insist, say), machine, on_progress
+        network, examples, settings, seed, _KeptState(checkpoint, identity, insist, say), machine, on_progress
     )
     history = trainer.history
     each = not (on_epoch is None and enough is None and settings.patience is None)
@@ -336,7 +336,9 @@ def fit_epochs(
     """
     say: OnNote = on_note or (lambda _: None)
     machine = PlainMachine()
-    trainer = _begin(network, examples, settings, seed, _Keeper(checkpoint, identity, False, say), machine, on_progress)
+    trainer = _begin(
+        network, examples, settings, seed, _KeptState(checkpoint, identity, False, say), machine, on_progress
+    )
     trainer = replace(trainer, before=before)
     history = trainer.history
     yield history
@@ -353,7 +355,7 @@ def fit_epochs(
 
 
 @dataclass(frozen=True)
-class _Keeper:
+class _KeptState:
     """Where a training is kept, under which name, and what happens to a checkpoint that cannot be used."""
 
     path: Path | None
@@ -386,7 +388,7 @@ def _begin(
     examples: Examples,
     settings: TrainingSettings,
     seed: int,
-    keeper: _Keeper,
+    keeper: _KeptState,
     machine: PlainMachine,
     on_progress: OnProgress | None,
 ) -> _Trainer:

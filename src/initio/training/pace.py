@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 
@@ -20,20 +21,24 @@ class _SeenEnoughError(Exception):
 
 
 def pace(network: nn.Module, examples: Examples, settings: TrainingSettings) -> float:
-    """Seconds of an epoch without its validation, from its first updates; the network is changed."""
-    times: list[float] = []
+    """Seconds of an epoch without its validation, from its first updates; the network is changed.
+
+    Of a training that diverges, the updates before that count, or the one that did.
+    """
+    heard = list[TrainingProgress]()
 
     def hear(progress: TrainingProgress) -> None:
-        times.append(time.perf_counter())
-        few = progress.batch == progress.batches
-        if few or len(times) > UPDATES or (len(times) > 1 and times[-1] - times[0] > LONGEST):
-            times.append(float(progress.batches))
+        heard.append(progress)
+        spent = progress.seconds - heard[0].seconds
+        if spent > LONGEST or len(heard) > UPDATES or progress.batch == progress.batches:
             raise _SeenEnoughError
 
     begin = time.perf_counter()
     with suppress(_SeenEnoughError):
         fit(network, examples, settings, on_progress=hear)
-    *ends, batches = times
-    if len(ends) == 1:
-        return (ends[0] - begin) * batches
-    return (ends[-1] - ends[0]) / (len(ends) - 1) * batches
+    if not heard:
+        return (time.perf_counter() - begin) * math.ceil(len(examples) / settings.batch_size)
+    first, last = heard[0], heard[-1]
+    if first is last:
+        return first.seconds * first.batches
+    return (last.seconds - first.seconds) / (len(heard) - 1) * first.batches
