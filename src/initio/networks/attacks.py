@@ -88,7 +88,7 @@ def cw(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Ten
             least = torch.where(better, distance.detach(), least)
             turned |= fooled
             optimizer.zero_grad()
-            (distance + c * lead.clamp(min=0)).sum().backward()  # type: ignore[no-untyped-call]
+            (distance + c * lead.clamp(min=0)).sum().backward()
             optimizer.step()
         low, high = torch.where(turned, low, c.log()), torch.where(turned, c.log(), high)
     return best
@@ -104,7 +104,8 @@ ATTACKS: dict[str, Attack] = {"fgsm": fgsm, "pgd": pgd, "cw": cw}
 @torch.no_grad()
 def answers(model: nn.Module, x: Tensor) -> Tensor:
     """The class that a network answers with."""
-    return model(x).argmax(1)
+    found: Tensor = model(x).argmax(1)
+    return found
 
 
 class Normalised(nn.Module):

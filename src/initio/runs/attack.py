@@ -103,7 +103,7 @@ def attack(
         save: write; without it nothing is written.
         on_round: hears of each attack on each network.
     """
-    from initio.networks.attacks import ATTACKS
+    from initio.networks.attacks import ATTACKS, answers
 
     whole(samples, "number of samples", 1)
     for name in attacks:
@@ -111,12 +111,8 @@ def attack(
             raise InputError(f"there is no attack {name!r}: {did_you_mean(name, list(ATTACKS))}")
     if not isinstance(target, Ensemble | TrainedModel):
         target = load_ensemble(target) if is_ensemble(target) else load_model(target)
-    members = [target]
-    if isinstance(target, Ensemble):
-        members = target.members
+    members = target.members if isinstance(target, Ensemble) else [target]
     networks, x, y, bounds = _prepared(members, samples, seed)
-    from initio.networks.attacks import answers
-
     together = networks[-1]
     rounds: list[AttackRound] = []
     named = [*(str(number) for number in range(1, len(networks))), WHOLE]

@@ -340,9 +340,10 @@ class _EnsembleWork:
             return
         self.tell("stage 1 of 4: shared weights, then the posterior over architectures")
         plan = self.plan
+        settings: dict[str, Any] = dict(plan.settings)
         search(
             plan.space, "nesbs", plan.data, seed=plan.seed, epochs=plan.supernet_epochs, folder=self.kept.search,
-            resume=True, on_step=self.tell, on_progress=self.tell, **plan.settings,
+            resume=True, on_step=self.tell, on_progress=self.tell, **settings,
         )  # fmt: skip
 
     def _choose(self) -> None:
@@ -423,7 +424,9 @@ def _train_member(
 ) -> int:
     """Its number."""
     number, arch = task
-    settings = {} if plan.epochs is None else {"epochs": plan.epochs}
+    settings: dict[str, Any] = {}
+    if plan.epochs is not None:
+        settings["epochs"] = plan.epochs
     train(
         arch, plan.data, plan.recipe, seed=plan.seed + number, channels=plan.channels, cells=plan.cells,
         folder=kept.member(number), resume=True, tensorboard=False, on_event=on_event, **settings,
