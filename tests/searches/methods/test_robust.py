@@ -11,7 +11,7 @@ from initio.records import Architecture, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.searches.methods.robust import START, Robust, in_doubt
+from initio.searches.methods.robust import LISTED, Robust, in_doubt
 from initio.searches.models.gaussian_process import NOTHING, SHARP
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
@@ -114,7 +114,7 @@ def test_lists_are_of_the_given_pool_alone() -> None:
     few = POOL[:40]
     scores = ScoreTable.of(few, {"trace": np.arange(40.0)})
     steps = ask(Robust(), asking(NB201, Budget(queries=15), (), scores), evaluate, seed=0).steps
-    assert all(step.architecture in few for step in steps[: len(START)])
+    assert all(step.architecture in few for step in steps[:LISTED])
     assert any(step.architecture not in few for step in steps)
 
 
