@@ -6,8 +6,8 @@
    has a list, the pool in the order that it recommends; that of "nothing" is a random order.
 3. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from the mean of each
    hypothesis. Hypotheses, weights of the metrics, kernel and noise are averaged by their evidence.
-4. The first five trainings go down lists: the best by the sharp one, two by chance, which are a fair sample of the pool,
-   and two of hypotheses that are drawn by what the belief in them is then.
+4. The first five trainings go down lists: the best by the sharp one, two by chance, which are a fair sample of the
+   pool, and two of hypotheses that are drawn by what the belief in them is then.
 5. Then the model: the largest expected improvement, among the tops of the lists that are at least half as plausible as
    the likeliest one, and the neighbours of the best so far.
 6. Doubt: where the model has not improved on the best in as many trainings as came from lists, and every other time
