@@ -15,9 +15,9 @@ from initio.cli.units import columns
 from initio.errors import InputError
 
 if TYPE_CHECKING:
+    from initio.report.sharing import SharingResult
     from initio.runs.convergence import ConvergenceResult
     from initio.runs.landscape import LandscapeResult
-    from initio.runs.sharing import SharingResult
 
 
 @dataclass(frozen=True)
