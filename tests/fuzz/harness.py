@@ -154,7 +154,8 @@ def _child(name: str, inputs: Inputs, numbers: range, board: mmap.mmap, report: 
                 print(json.dumps(asdict(Finding(name, number, kind, place, text))), file=file, flush=True)
                 if found == MANY:
                     break
-        board[:8] = struct.pack("<q", numbers.stop)
+        else:
+            board[:8] = struct.pack("<q", numbers.stop)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(json.dumps({"memory": (peak - before) * 1024}), file=file, flush=True)
 
@@ -167,7 +168,7 @@ class Work:
 
     def __init__(self, name: str, inputs: Inputs, count: int, folder: Path) -> None:
         self.name, self.inputs, self.count = name, inputs, count
-        self.outcome = Outcome(tried=count)
+        self.outcome = Outcome()
         self.board = mmap.mmap(-1, 16)
         self.report = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
         self.begun = time.monotonic()
@@ -213,7 +214,8 @@ class Work:
                 self.outcome.memory = max(self.outcome.memory, found["memory"])
             else:
                 self.outcome.findings.append(Finding(**found))
-        self.outcome.refused = struct.unpack("<q", self.board[8:16])[0]
+        number, self.outcome.refused = struct.unpack("<qq", self.board[:16])
+        self.outcome.tried = min(number + 1, self.count)
         self.outcome.seconds = time.monotonic() - self.begun
 
 

@@ -43,6 +43,13 @@ def test_an_input_is_named_by_its_number() -> None:
     assert len({draw_input(seed, "json records", number) for seed in (0, 1) for number in range(20)}) > 30
 
 
+def test_a_reader_that_fails_always_is_left_after_some_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(READERS, "planted", Reader(lambda: [b"valid"], lambda raw, _: fails(Path()) if raw else None))
+    monkeypatch.setattr(harness, "examples", lambda name: [b""])
+    ((_, outcome),) = fuzz({"planted": 500}, lambda name, number: b"%d" % number)
+    assert (outcome.tried, len(outcome.findings)) == (harness.MANY, harness.MANY)
+
+
 # --- the harness ------------------------------------------------------------------------------------------------------
 
 

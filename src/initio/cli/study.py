@@ -11,8 +11,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from initio.cli.progress import TrainReporter
-from initio.cli.units import columns
 from initio.errors import InputError
+from initio.report.terminal import columns
 
 if TYPE_CHECKING:
     from initio.report.sharing import SharingResult

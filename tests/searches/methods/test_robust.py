@@ -11,7 +11,8 @@ from initio.records import Architecture, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.searches.methods.robust import Robust, in_doubt
+from initio.searches.methods.robust import START, Robust, in_doubt
+from initio.searches.models.gaussian_process import NOTHING, SHARP
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
 
@@ -109,18 +110,39 @@ def test_a_longer_search_begins_as_a_shorter_one() -> None:
     assert long[:4] == short
 
 
-def test_what_joins_a_growing_pool_is_not_drawn_by_chance() -> None:
+def test_lists_are_of_the_given_pool_alone() -> None:
     few = POOL[:40]
     scores = ScoreTable.of(few, {"trace": np.arange(40.0)})
     steps = ask(Robust(), asking(NB201, Budget(queries=15), (), scores), evaluate, seed=0).steps
-    assert all(steps[number - 1].architecture in few for number in (2, 3, 7, 15))
+    assert all(step.architecture in few for step in steps[: len(START)])
     assert any(step.architecture not in few for step in steps)
 
 
-def test_while_chance_leads_every_other_training_is_left_to_it() -> None:
-    assert not in_doubt({0: 1.0, 1: 2.0}, {1})
-    assert in_doubt({0: 1.0, 1: 2.0, 2: 1.5}, {1})
-    assert not in_doubt({0: 1.0, 1: 2.0, 2: 2.5}, {1})
+def test_the_first_trainings_hold_both_ends_and_one_by_chance() -> None:
+    place = {arch: k for k, arch in enumerate(POOL)}
+    scores = ScoreTable.of(POOL, {"trace": np.arange(400.0)})
+    runs = [ask(Robust(), asking(NB201, Budget(queries=5), POOL, scores), evaluate, seed=s).steps for s in range(6)]
+    for steps in runs:
+        places = [place[step.architecture] for step in steps]
+        assert min(places[0], places[2]) > 380
+        assert places[3] < 20
+    for number in (1, 4):
+        assert np.ptp([place[steps[number].architecture] for steps in runs]) > 100
+
+
+def test_no_isomorphic_cell_is_trained_again() -> None:
+    task = asking(NB201, Budget(queries=20), POOL, ScoreTable.of(POOL, columns()))
+    asked = [step.architecture for step in ask(Robust(), task, evaluate, seed=0).steps]
+    assert len({NB201.canonical(arch) for arch in asked}) == len(asked)
+
+
+def test_when_the_model_leaves_a_training_to_a_list() -> None:
+    start = {0: SHARP, 1: NOTHING}
+    assert not in_doubt({0: 2.0, 1: 1.0, 2: 1.5}, start)
+    assert in_doubt({0: 2.0, 1: 1.0, 2: 1.5, 3: 1.0}, start)  # two without a gain, after two of lists
+    assert not in_doubt({0: 2.0, 1: 1.0, 2: 1.5, 3: 3.0}, start)
+    assert in_doubt({0: 1.0, 1: 2.0, 2: 1.5}, start)  # chance leads
+    assert not in_doubt({0: 1.0, 1: 2.0, 2: 1.5, 4: 1.0}, {**start, 4: SHARP})
 
 
 def test_too_few_candidates_are_refused() -> None:

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from initio.searches.models.gaussian_process import (
+    BROAD,
     FLAT,
-    SLOPES,
+    HYPOTHESES,
+    NOTHING,
+    REVERSED,
+    SHARP,
     Model,
     Points,
     expected_improvement,
@@ -26,15 +30,22 @@ def squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def points(x: np.ndarray, start: int = 0) -> Points:
-    return Points(x[:, 0], x[:, 1:] / 2, np.arange(start, start + len(x)))
+    return views(x[:, 0], x[:, 1:] / 2, np.arange(start, start + len(x)))
 
 
-@pytest.mark.parametrize("slope", SLOPES)
-def test_one_model_is_the_textbook(slope: float) -> None:
-    model = Model(mixture=0, length=1.0, noise=0.3, slope=slope, trust=0.5)
+def views(m: np.ndarray, z: np.ndarray, classes: np.ndarray) -> Points:
+    """The sharp view is the other one, doubled."""
+    return Points(np.stack([2 * m, m]), np.stack([2 * z, z]), classes)
+
+
+@pytest.mark.parametrize("hypothesis", range(len(HYPOTHESES)))
+def test_one_model_is_the_textbook(hypothesis: int) -> None:
+    model = Model(mixture=0, length=1.0, noise=0.3, hypothesis=hypothesis, trust=0.5)
+    doubled = 1 + (HYPOTHESES[hypothesis].view == 0)
+    slope = doubled * HYPOTHESES[hypothesis].slope
     mean, sd = fit((model,), points(X), squares(X, X), Y).predict(points(NEW, 100), squares(NEW, X))
     everything = np.vstack([X, NEW])
-    z = everything[:, 1:] / 2
+    z = doubled * everything[:, 1:] / 2
     K = np.exp(-squares(everything, everything)[0]) + FLAT + 0.25 * z @ z.T + 0.3 * np.eye(17)
     r = Y - slope * X[:, 0]
     inverse = np.linalg.inv(K[:12, :12])
@@ -44,10 +55,10 @@ def test_one_model_is_the_textbook(slope: float) -> None:
 
 
 def test_isomorphic_architectures_share_half_of_the_noise() -> None:
-    model = Model(0, 1.0, 0.3, 0.0, 0.0)
+    model = Model(0, 1.0, 0.3, NOTHING, 0.0)
     posterior = fit((model,), points(X), squares(X, X), Y)
-    twin = Points(X[:1, 0], X[:1, 1:] / 2, np.array([0]))
-    stranger = Points(X[:1, 0], X[:1, 1:] / 2, np.array([99]))
+    twin = views(X[:1, 0], X[:1, 1:] / 2, np.array([0]))
+    stranger = views(X[:1, 0], X[:1, 1:] / 2, np.array([99]))
     near, far = (abs(posterior.predict(p, squares(X[:1], X))[0][0] - Y[0]) for p in (twin, stranger))
     assert near < far
 
@@ -55,7 +66,7 @@ def test_isomorphic_architectures_share_half_of_the_noise() -> None:
 def test_evidence_prefers_what_explains() -> None:
     useless = np.random.default_rng(5).normal(size=(12, 2))
     D = np.concatenate([squares(X, X), squares(useless, useless)])
-    posterior = fit(grid(2, 0), Points(np.zeros(12), np.zeros((12, 0)), np.arange(12)), D, Y)
+    posterior = fit(grid(2, 0), views(np.zeros(12), np.zeros((12, 0)), np.arange(12)), D, Y)
     weight = sum(w for model, w in zip(posterior.models, posterior.weights, strict=True) if model.mixture == 0)
     assert weight > 0.8
     assert np.isclose(posterior.weights.sum(), 1)
@@ -65,12 +76,11 @@ def test_evidence_tells_metrics_that_help_from_those_that_mislead() -> None:
     m = np.linspace(-1, 1, 24)
     even = m**2  # does not correlate with m
     D, nothing = np.ones((1, 24, 24)) - np.eye(24), np.zeros((24, 1))
-    for truth, expected in ((m, 0.5), (-m, -0.5), (even, 0.0)):
-        posterior = fit(grid(1, 1), Points(3 * m, nothing, np.arange(24)), D, gaussianised(truth))
-        weights = {
-            s: sum(w for x, w in zip(posterior.models, posterior.weights, strict=True) if x.slope == s) for s in SLOPES
-        }
-        assert max(weights, key=lambda s: weights[s]) == expected
+    for truth, sharp, expected in ((m, even, BROAD), (-m, even, REVERSED), (even, -even, NOTHING), (m, 4 * m, SHARP)):
+        seen = Points(np.stack([sharp, 3 * m * (expected != SHARP)]), np.stack([nothing, nothing]), np.arange(24))
+        posterior = fit(grid(1, 1), seen, D, gaussianised(truth))
+        assert int(np.argmax(posterior.beliefs)) == expected
+        assert np.isclose(posterior.beliefs.sum(), 1)
 
 
 def test_expected_improvement_by_sampling() -> None:
@@ -80,7 +90,7 @@ def test_expected_improvement_by_sampling() -> None:
 
 
 def test_one_observation_is_enough_to_start() -> None:
-    one = Points(np.zeros(1), np.zeros((1, 0)), np.zeros(1, dtype=int))
+    one = views(np.zeros(1), np.zeros((1, 0)), np.zeros(1, dtype=int))
     mean, sd = fit(grid(1, 0), one, np.zeros((1, 1, 1)), gaussianised(np.array([70.0]))).predict(
         one, np.ones((1, 1, 1))
     )

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from initio.searches.models.prior import Landmarks, combine, quantiles, smoothed, validity
+from initio.searches.models.prior import Basis, Ridge, combine, quantiles, sharp, smoothed, validity
 
 RNG = np.random.default_rng(0)
 FEATURES = np.eye(4)[RNG.integers(0, 4, (600, 6))].reshape(600, 24)
 TRUTH = FEATURES @ RNG.normal(size=24)
-BASIS = Landmarks.of(FEATURES)(FEATURES)
+BASIS = Basis(FEATURES)
 
 
 def metric(noise: float, seed: int) -> np.ndarray:
@@ -17,15 +17,15 @@ def metric(noise: float, seed: int) -> np.ndarray:
 
 
 def agreement(values: dict[str, np.ndarray], signs: dict[str, int]) -> float:
-    return float(spearmanr(combine(values, signs, FEATURES).mean, TRUTH).statistic)
+    return float(spearmanr(combine(values, signs, BASIS).mean, TRUTH).statistic)
 
 
 def test_only_ranks_count() -> None:
     a, b = metric(0.5, 1), metric(0.5, 2)
-    first = combine({"a": a, "b": b}, {"a": 1, "b": 1}, FEATURES)
-    second = combine({"a": np.exp(3 * a), "b": 1e9 * b - 5}, {"a": 1, "b": 1}, FEATURES)
+    first = combine({"a": a, "b": b}, {"a": 1, "b": 1}, BASIS)
+    second = combine({"a": np.exp(3 * a), "b": 1e9 * b - 5}, {"a": 1, "b": 1}, BASIS)
     assert np.allclose(first.mean, second.mean)
-    turned = combine({"a": -a, "b": b}, {"a": -1, "b": 1}, FEATURES)
+    turned = combine({"a": -a, "b": b}, {"a": -1, "b": 1}, BASIS)
     assert np.allclose(first.mean, turned.mean)
 
 
@@ -49,7 +49,7 @@ def test_a_repeated_opinion_counts_once() -> None:
     wrong = FEATURES @ shared
     values = {f"copy {k}": wrong + 0.01 * RNG.normal(size=len(wrong)) for k in range(8)}
     signs = dict.fromkeys([*values, "good"], 1)
-    mean = combine({**values, "good": TRUTH}, signs, FEATURES).mean
+    mean = combine({**values, "good": TRUTH}, signs, BASIS).mean
     assert spearmanr(mean, TRUTH).statistic > 0.5
 
 
@@ -85,7 +85,7 @@ def test_validity_of_a_single_judge() -> None:
 
 
 def test_nothing_known_is_flat() -> None:
-    prior = combine({"empty": np.full(600, np.nan)}, {}, FEATURES)
+    prior = combine({"empty": np.full(600, np.nan)}, {}, BASIS)
     assert not prior.mean.any()
     assert prior.columns.shape == (600, 0)
 
@@ -93,20 +93,37 @@ def test_nothing_known_is_flat() -> None:
 def test_both_ends_are_told_apart_alike() -> None:
     good = {"a": metric(0.3, 1), "b": metric(0.3, 2), "c": metric(0.3, 3)}
     signs = dict.fromkeys(good, 1)
-    turned = combine({name: -values for name, values in good.items()}, signs, FEATURES)
-    assert np.allclose(turned.mean, -combine(good, signs, FEATURES).mean)
+    turned = combine({name: -values for name, values in good.items()}, signs, BASIS)
+    assert np.allclose(turned.mean, -combine(good, signs, BASIS).mean)
 
 
 def test_a_ranking_takes_the_place_of_the_combination() -> None:
-    prior = combine({"a": -TRUTH}, {"a": 1}, FEATURES, ranking=metric(0.2, 8))
+    prior = combine({"a": -TRUTH}, {"a": 1}, BASIS, ranking=metric(0.2, 8))
     assert spearmanr(prior.mean, TRUTH).statistic > 0.9
 
 
 def test_others_have_what_the_decisions_predict() -> None:
     half = np.arange(600) < 300
     values = {"a": metric(0.3, 1), "b": metric(0.3, 2)}
-    prior = combine({name: v[half] for name, v in values.items()}, {"a": 1, "b": 1}, FEATURES[half])
+    prior = combine({name: v[half] for name, v in values.items()}, {"a": 1, "b": 1}, Basis(FEATURES[half]))
     grown = prior.grown(FEATURES[~half])
     assert np.array_equal(grown.mean[:300], prior.mean)
     assert spearmanr(grown.mean[300:], TRUTH[~half]).statistic > 0.85
     assert grown.columns.shape == (600, 2)
+
+
+def test_columns_are_fitted_together_as_alone() -> None:
+    ridge = Ridge(BASIS.B, np.arange(200))
+    columns = np.column_stack([metric(0.1, 1), metric(3.0, 2), RNG.normal(size=600)])[:200]
+    together = ridge.fit(columns)
+    for j in range(3):
+        alone = ridge.fit(columns[:, j : j + 1])
+        assert all(np.allclose(one[..., j], other[..., 0]) for one, other in zip(together, alone, strict=True))
+
+
+def test_the_sharp_form_is_about_the_top() -> None:
+    column = sharp(TRUTH, 1)
+    assert column is not None
+    order = np.argsort(TRUTH)
+    assert column[order[-1]] - column[order[-30]] > 10 * (column[order[29]] - column[order[0]])
+    assert spearmanr(combine({"a": TRUTH}, {"a": 1}, BASIS, form=sharp).mean, TRUTH).statistic > 0.9

@@ -1,16 +1,21 @@
 """The robust hybrid: metrics say where to look, a few trainings say whether to believe them, and the best is exploited.
 
-1. All metrics of the pool become one prior mean (`prior.py`): the training-free ranking, or what the metrics agree on.
-2. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from that mean, or from none, or
-   from its reverse, as far as the trainings speak for each. The weights of the metrics, the kernel and the noise are
-   averaged by their evidence too.
-3. The first training is the best by the prior. Then the largest expected improvement is trained next, among the best by
-   the prior, the worst, some at random, and the neighbours of the best so far.
-4. What is chosen so tells how good the choices are, not how good the pool is: only trainings drawn by chance do. The
-   second and the third are, then the 7th, 15th, 31st, ...; and while the best so far came by chance, every other one.
+1. All metrics of the pool become a prior mean (`prior.py`): the training-free ranking, or what the metrics agree on; in
+   two forms, a sharp one that says most about its first places, and one of normal quantiles.
+2. There are four hypotheses: metrics are right at their top, right on the whole, say nothing, or say the reverse. Each
+   has a list, the pool in the order that it recommends; that of "nothing" is a random order.
+3. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from the mean of each
+   hypothesis. Hypotheses, weights of the metrics, kernel and noise are averaged by their evidence.
+4. The first five trainings go down lists: sharp, by chance, sharp, reversed, by chance. Whatever the metrics are worth,
+   two of them are a fair sample and one is from their other end.
+5. Then the model: the largest expected improvement, among the tops of the lists that are at least half as plausible as
+   the likeliest one, and the neighbours of the best so far.
+6. Doubt: where the model has not improved on the best in as many trainings as came from lists, and every other time
+   while the best came by chance, the next training is from a list again, that of a hypothesis drawn by its belief.
 
-Without scores the prior is flat and the same process searches by the architecture alone. Nothing depends on the budget:
-a longer search begins as a shorter one does.
+Nothing is trained that is isomorphic to what was, as long as there is something else. Without scores all lists are by
+chance, and the same process searches by the architecture alone. Nothing depends on the budget: a longer search begins
+as a shorter one does.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
 from random import Random
 from typing import ClassVar
 
@@ -29,6 +36,10 @@ from initio.records import Architecture, Query
 from initio.scores.table import ScoreTable
 from initio.searches.models.encoding import WAYS, Encoder, one_hot
 from initio.searches.models.gaussian_process import (
+    HYPOTHESES,
+    NOTHING,
+    REVERSED,
+    SHARP,
     Model,
     Points,
     Posterior,
@@ -37,16 +48,17 @@ from initio.searches.models.gaussian_process import (
     gaussianised,
     grid,
 )
-from initio.searches.models.prior import Prior, combine
+from initio.searches.models.prior import Basis, Prior, combine, quantiles, sharp
 from initio.searches.problem import Problem
 from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import Space
 
 MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
-BY_CHANCE = frozenset({2, *(2**k - 1 for k in range(2, 40))})  # numbers of trainings: 2, 3, 7, 15, 31, ...
+START = (SHARP, NOTHING, SHARP, REVERSED, NOTHING)  # whose lists the first trainings are from
+PLAUSIBLE = 0.5  # of the belief in the likeliest hypothesis: what the others need, to name candidates
 CENTRES = 3  # of the best trained, whose neighbours are candidates
 AROUND = 200  # neighbours of one of them
-FULL_GRID = 32  # trainings up to which all models are weighed; then those of any weight
+FULL_GRID = 32  # trainings up to which all models are weighed; then the heaviest of them
 MEASURED = 100  # architectures that give the mean distance
 ENUMERATED = 20_000  # a space without a pool is listed up to this size; beyond it, so many are drawn
 DRAWN = 5_000
@@ -57,11 +69,11 @@ class Robust(QuerySearch):
     """Gaussian process on architectures with a prior from metrics, which it doubts.
 
     Args:
-        candidates: how many of the best by the prior are compared at each step, with half as many of the worst, as
-            many at random, and all that differ in one decision from one of the best trained so far.
+        candidates: how many of the first of a hypothesis' list are compared at each step, together with all that
+            differ in one decision from one of the best trained so far.
     """
 
-    candidates: int = 400
+    candidates: int = 800
 
     name: ClassVar[str] = "robust"
     needs_scores: ClassVar[bool] = True
@@ -70,47 +82,55 @@ class Robust(QuerySearch):
         at_least(self, candidates=10)
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
-        """The best by the prior, two by chance, then what the Gaussian process recommends, doubted now and then."""
+        """Goes down lists first, then where the Gaussian process recommends, and back to the lists when in doubt."""
         rng = Random(f"robust {seed}")
-        pool = RankedPool(problem, seed)
-        learner, candidates = Learner(pool), pool.candidates(self.candidates, rng)
+        pool = RankedPool(problem, seed, rng)
+        learner = Learner(pool)
         values: dict[int, float] = {}  # in the order of training
-        by_chance: set[int] = set()
+        listed: dict[int, int] = {}  # those that came from a list, and the hypothesis
         while left := pool.without(values, rng):
-            if not values:
-                chosen = candidates[0]
-            elif len(values) + 1 in BY_CHANCE or in_doubt(values, by_chance):
-                chosen = rng.choice([k for k in left if k < pool.given] or left)
-                by_chance.add(chosen)
+            if len(values) < len(START):
+                chosen = pool.next_of(START[len(values)], values, left)
+                listed[chosen] = START[len(values)]
             else:
-                best = sorted(values, key=lambda k: -values[k])[:CENTRES]
-                near = dict.fromkeys([*candidates, *pool.neighbours(best, rng)])
-                chosen = most_promising(learner, [k for k in near if k not in values] or left, values)
+                posterior = learner.learn(values)
+                if in_doubt(values, listed):
+                    drawn = rng.choices(range(len(HYPOTHESES)), posterior.beliefs.tolist())[0]
+                    chosen = pool.next_of(drawn, values, left)
+                    listed[chosen] = drawn
+                else:
+                    candidates = self._candidates(pool, posterior.beliefs, values, rng) or left
+                    chosen = learner.most_promising(posterior, candidates, values)
             values[chosen] = (yield Query(pool.archs[chosen])).value
         return None
 
+    def _candidates(self, pool: RankedPool, beliefs: np.ndarray, values: Mapping[int, float], rng: Random) -> list[int]:
+        """The first of the plausible lists and the neighbours of the best, without what was trained."""
+        plausible = np.flatnonzero(beliefs >= PLAUSIBLE * beliefs.max())
+        first = [k for hypothesis in plausible for k in pool.lists[hypothesis][: self.candidates]]
+        best = sorted(values, key=lambda k: -values[k])[:CENTRES]
+        return pool.unlike([*first, *pool.neighbours(best, rng)], values)
 
-def in_doubt(values: Mapping[int, float], by_chance: Collection[int]) -> bool:
-    """Whether the best so far came by chance and the last one did not.
 
-    >>> in_doubt({5: 91.0, 7: 93.0}, {7}), in_doubt({5: 91.0, 7: 93.0, 2: 92.0}, {7}), in_doubt({5: 94.0, 7: 93.0}, {7})
+def in_doubt(values: Mapping[int, float], listed: Mapping[int, int]) -> bool:
+    """Whether the model should leave the next training to a list.
+
+    It has not improved on the best in as many trainings as came from lists, or the best came by chance and the last one
+    was the model's.
+
+    >>> by_chance = {5: NOTHING}
+    >>> in_doubt({5: 93.0}, by_chance), in_doubt({5: 93.0, 7: 91.0}, by_chance), in_doubt({5: 93.0, 7: 94.0}, by_chance)
     (False, True, False)
     """
     best = max(values, key=lambda k: values[k])
-    return best in by_chance and next(reversed(values)) not in by_chance
-
-
-def most_promising(learner: Learner, candidates: list[int], values: Mapping[int, float]) -> int:
-    """The largest expected improvement on the best so far."""
-    seen, y = list(values), gaussianised(np.array(list(values.values())))
-    mean, sd = learner.predict(learner.learn(seen, y), candidates, seen)
-    return candidates[int(np.argmax(expected_improvement(mean, sd, float(y.max()))))]
+    models = list(takewhile(lambda k: k != best and k not in listed, reversed(values)))
+    return len(models) >= len(listed) or (listed.get(best) == NOTHING and len(models) > 0)
 
 
 class RankedPool:
-    """The architectures that may be chosen, by number, with their prior. Without a given pool it grows."""
+    """The architectures that may be chosen, by number, with their priors and lists. Without a given pool it grows."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int, rng: Random) -> None:
         self.problem = problem
         if problem.pool:
             self.archs = list(problem.pool)
@@ -118,26 +138,37 @@ class RankedPool:
             self.archs = list(filter(problem.within, problem.scores.architectures))
         else:
             self.archs = list(filter(problem.within, _drawn(problem.space, Random(f"robust pool {seed}"))))
-        self.grows, self.given = not problem.pool, len(self.archs)  # what joins later is near the best, no fair sample
+        self.grows = not problem.pool
         self.number = {arch: k for k, arch in enumerate(self.archs)}
-        self.prior = _prior(problem.space, problem.scores, self.archs)
+        self.views = _views(problem.space, problem.scores, tuple(self.archs))
+        shuffled = np.array(rng.sample(range(len(self)), len(self)), dtype=np.intp)  # ties are at random
+        self.lists = [  # of what was given: what joins later is near the best
+            shuffled[np.argsort(-h.slope * self.views[h.view].mean[shuffled], kind="stable")].tolist()
+            for h in HYPOTHESES
+        ]
         self._classes: dict[int, int] = {}
         self._names: dict[Architecture, int] = {}
 
     def __len__(self) -> int:
         return len(self.archs)
 
+    def next_of(self, hypothesis: int, trained: Collection[int], left: Sequence[int]) -> int:
+        """The first of a hypothesis' list that is not isomorphic to one that was trained, where there is such."""
+        known = set(self.classes(list(trained)))
+        new = (k for k in self.lists[hypothesis] if k not in trained and self.classes([k])[0] not in known)
+        return next(new, left[0])
+
+    def unlike(self, numbers: Sequence[int], trained: Collection[int]) -> list[int]:
+        """Those that are not isomorphic to one that was trained, once each."""
+        different = list(dict.fromkeys(numbers))
+        new = ~np.isin(self.classes(different), self.classes(list(trained)))
+        return [k for k, is_new in zip(different, new, strict=True) if is_new]
+
     def without(self, trained: Collection[int], rng: Random) -> list[int]:
         """Those that were not trained; where a pool that may grow is used up, the neighbours of the trained join it."""
         if self.grows and len(trained) == len(self):
             self.neighbours(list(trained), rng)
         return [k for k in range(len(self)) if k not in trained]
-
-    def candidates(self, count: int, rng: Random) -> list[int]:
-        """The best by the prior, best first; half as many of the worst, and as many of all. Ties are at random."""
-        all_of_them = rng.sample(range(len(self)), len(self))
-        order = sorted(all_of_them, key=self.prior.mean.__getitem__, reverse=True)
-        return list(dict.fromkeys([*order[:count], *order[-(count // 2) :], *all_of_them[: count // 2]]))
 
     def neighbours(self, centres: Sequence[int], rng: Random) -> list[int]:
         """The architectures of the pool that differ from a centre in one decision, at most AROUND of each."""
@@ -157,7 +188,8 @@ class RankedPool:
             self.number[arch] = len(self.archs)
             self.archs.append(arch)
         if archs:
-            self.prior = self.prior.grown(one_hot(self.problem.space, archs))
+            features = one_hot(self.problem.space, archs)
+            self.views = tuple(view.grown(features) for view in self.views)
 
     def classes(self, numbers: Sequence[int]) -> np.ndarray:
         """For each architecture the number of its class of isomorphic ones."""
@@ -173,11 +205,11 @@ class Learner:
 
     def __init__(self, pool: RankedPool) -> None:
         self.pool, self.encoder = pool, Encoder(pool.problem.space)
-        self.models: tuple[Model, ...] = grid(len(MIXTURES), pool.prior.columns.shape[1])
+        self.models: tuple[Model, ...] = grid(len(MIXTURES), pool.views[0].columns.shape[1])
         self._units: np.ndarray | None = None
 
     def distances(self, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
-        """(mixtures, |a|, |b|), in units of the mean distance of two architectures of the pool."""
+        """(mixtures, |a|, |b|), in units of the mean distance of two architectures at the top of the sharp list."""
         rows = [self.encoder.rows([self.pool.archs[k] for k in numbers]) for numbers in (a, b)]
         if self._units is None:
             self._units = self._mean_distances()
@@ -185,29 +217,34 @@ class Learner:
         return np.tensordot(MIXTURES, D, axes=1)
 
     def _mean_distances(self) -> np.ndarray:
-        some = Random("units").sample(range(len(self.pool)), min(len(self.pool), MEASURED))
+        top = self.pool.lists[SHARP][: 3 * MEASURED]
+        some = Random("units").sample(top, min(len(top), MEASURED))
         rows = self.encoder.rows([self.pool.archs[k] for k in some])
         means = self.encoder.distances(rows, rows).mean(axis=(1, 2))
         return np.where(means > 0, means, 1.0)
 
     def points(self, numbers: Sequence[int]) -> Points:
         """What is known of them."""
-        prior = self.pool.prior
-        index = np.array(numbers, dtype=np.intp)
-        return Points(prior.mean[index], prior.columns[index], self.pool.classes(numbers))
+        views, index = self.pool.views, np.array(numbers, dtype=np.intp)
+        return Points(
+            np.stack([view.mean[index] for view in views]),
+            np.stack([view.columns[index] for view in views]),
+            self.pool.classes(numbers),
+        )
 
-    def learn(self, seen: Sequence[int], y: np.ndarray) -> Posterior:
-        """The posterior; from a certain number of observations on only by models that were not hopeless then."""
+    def learn(self, values: Mapping[int, float]) -> Posterior:
+        """The posterior; from a certain number of trainings on only by models that were not hopeless then."""
+        seen, y = list(values), gaussianised(np.array(list(values.values())))
         posterior = fit(self.models, self.points(seen), self.distances(seen, seen), y)
         if len(seen) >= FULL_GRID:
             self.models = posterior.models
         return posterior
 
-    def predict(
-        self, posterior: Posterior, numbers: Sequence[int], seen: Sequence[int]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of each."""
-        return posterior.predict(self.points(numbers), self.distances(numbers, seen))
+    def most_promising(self, posterior: Posterior, candidates: Sequence[int], values: Mapping[int, float]) -> int:
+        """The largest expected improvement on the best so far."""
+        mean, sd = posterior.predict(self.points(candidates), self.distances(candidates, list(values)))
+        best = float(gaussianised(np.array(list(values.values()))).max())
+        return candidates[int(np.argmax(expected_improvement(mean, sd, best)))]
 
 
 def _drawn(space: Space, rng: Random) -> list[Architecture]:
@@ -217,9 +254,10 @@ def _drawn(space: Space, rng: Random) -> list[Architecture]:
     return list(dict.fromkeys(space.sample(rng) for _ in range(DRAWN)))
 
 
-def _prior(space: Space, scores: ScoreTable | None, archs: Sequence[Architecture]) -> Prior:
+def _views(space: Space, scores: ScoreTable | None, archs: tuple[Architecture, ...]) -> tuple[Prior, ...]:
+    """The prior in its two forms, the sharp one first."""
     if scores is None or not len(scores) or not scores.metrics:
-        return Prior.flat(len(archs))
+        return (Prior.flat(len(archs)),) * 2
     index = np.array([scores.rows.get(arch, -1) for arch in archs], dtype=np.intp)
     values = {name: np.where(index >= 0, scores[name][index], np.nan) for name in scores.metrics}
     signs = {name: sign for name in scores.metrics if (sign := _sign(name))}
@@ -227,7 +265,13 @@ def _prior(space: Space, scores: ScoreTable | None, archs: Sequence[Architecture
     ranking = None
     if RANKING in table.metrics:
         ranking = np.where(index >= 0, table[RANKING][index], np.nan)
-    return combine(values, signs, one_hot(space, archs), ranking)
+    return tuple(combine(values, signs, _basis(space, archs), ranking, form) for form in (sharp, quantiles))
+
+
+@lru_cache(maxsize=2)
+def _basis(space: Space, archs: tuple[Architecture, ...]) -> Basis:
+    """Many searches have one pool."""
+    return Basis(one_hot(space, archs))
 
 
 def _sign(metric: str) -> int | None:

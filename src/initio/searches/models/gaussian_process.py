@@ -2,12 +2,13 @@
 
     y = μ + b m(x) + z(x)ᵀδ + f(x) + ε,   f ~ GP(0, k),   k = exp(−d/ℓ),   δ ~ N(0, t² I),   μ free,
 
-m is the prior mean, z the metrics, d a mixture of distances. The slope b has three values, each a hypothesis: metrics
-say what is good (b > 0), nothing (0), or what is bad (b < 0). Of the variance of ε, half is shared by architectures of
-one class (the same graph), half is each training's own. Every combination of the mixture, ℓ, b, t and the noise in a
-small grid is one model; its weight is the belief in its hypothesis times its evidence (the marginal likelihood, with
-the scale of everything and μ integrated out), and predictions are averages over models. With ten observations no single
-setting is certain, and an average cannot be far off where the best guess can.
+m is a prior mean, z the metrics, d a mixture of distances. What b and m are is a hypothesis about the metrics: they say
+what is good (b > 0), sharply or on the whole, nothing (0), or what is bad (b < 0). Of the variance of ε, half is shared
+by architectures of one class (the same graph), half is each training's own. Every combination of a hypothesis, the
+mixture, ℓ, t and the noise in a small grid is one model; its weight is the belief in its hypothesis times its evidence
+(the marginal likelihood, with the scale of everything and μ integrated out), and predictions are averages over the
+heaviest models. With ten observations no single setting is certain, and an average cannot be far off where the best
+guess can.
 """
 
 from __future__ import annotations
@@ -21,10 +22,33 @@ from scipy.stats import norm, rankdata
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0)  # ℓ, in units of the mean distance of two candidates
 NOISES = (0.05, 0.3)  # variance of ε beside k(x, x) = 1
-SLOPES = {0.5: 1 / 2, 0.0: 1 / 3, -0.5: 1 / 6}  # b, for observations and m of variance 1, and the belief in it
 TRUSTS = (0.0, 0.5, 1.0, 2.0)  # t: 0 keeps the weights of the metrics as they are
 FLAT = 100.0  # prior variance of μ
-LIGHT = 0.03  # models of less weight, beside the heaviest, are left out of predictions
+HEAVIEST = 16  # models that predict
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What the metrics say: b m, for observations and m of variance 1.
+
+    Args:
+        view: number of the prior mean m.
+        slope: b.
+        belief: in it, before anything is trained.
+    """
+
+    view: int
+    slope: float
+    belief: float
+
+
+HYPOTHESES = (  # views: 0 is sharp, 1 is not
+    Hypothesis(0, 0.3, 0.4),
+    Hypothesis(1, 0.5, 0.2),
+    Hypothesis(1, 0.0, 0.25),
+    Hypothesis(1, -0.5, 0.15),
+)
+SHARP, BROAD, NOTHING, REVERSED = range(len(HYPOTHESES))
 
 
 @dataclass(frozen=True)
@@ -34,16 +58,27 @@ class Model:
     mixture: int  # row of the mixtures of distances
     length: float
     noise: float
-    slope: float
+    hypothesis: int
     trust: float
+
+    def mean(self, points: Points) -> np.ndarray:
+        """b m."""
+        known = HYPOTHESES[self.hypothesis]
+        mean: np.ndarray = known.slope * points.means[known.view]
+        return mean
+
+    @property
+    def view(self) -> int:
+        """Whose metrics have weights."""
+        return HYPOTHESES[self.hypothesis].view
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
     """What is known of some architectures before they are trained."""
 
-    mean: np.ndarray  # (n,) m
-    columns: np.ndarray  # (n, J) z
+    means: np.ndarray  # (views, n) m
+    columns: np.ndarray  # (views, n, J) z
     classes: np.ndarray  # (n,) equal for isomorphic ones
 
 
@@ -59,16 +94,20 @@ def gaussianised(y: np.ndarray) -> np.ndarray:
 
 def grid(n_mixtures: int, n_columns: int) -> tuple[Model, ...]:
     """All models; without metrics there is nothing to trust."""
-    slopes, trusts = (tuple(SLOPES), TRUSTS) if n_columns else ((0.0,), (0.0,))
-    return tuple(Model(*values) for values in product(range(n_mixtures), LENGTHS, NOISES, slopes, trusts))
+    believed = [(NOTHING, 0.0)]
+    if n_columns:
+        believed = list(product(range(len(HYPOTHESES)), TRUSTS))
+    kernels = product(range(n_mixtures), LENGTHS, NOISES)
+    return tuple(Model(*kernel, *what) for kernel, what in product(kernels, believed))
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Models and their weights after some observations."""
+    """The heaviest models and their weights after some observations, and the belief in each hypothesis by all."""
 
     models: tuple[Model, ...]
     weights: np.ndarray
+    beliefs: np.ndarray
     points: Points
     solved: np.ndarray  # (models, n) C⁻¹ (y − b m)
     inverse: np.ndarray  # (models, n, n) C⁻¹
@@ -76,10 +115,11 @@ class Posterior:
 
     def predict(self, new: Points, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of a training of each new point; D (mixtures, new, n) are the distances."""
-        mean, second = np.zeros(len(new.mean)), np.zeros(len(new.mean))
+        n = len(new.classes)
+        mean, second = np.zeros(n), np.zeros(n)
         same = (new.classes[:, None] == self.points.classes[None, :]).astype(float)
-        linear = new.columns @ self.points.columns.T
-        own = (new.columns**2).sum(axis=1)
+        linear = new.columns @ self.points.columns.transpose(0, 2, 1)
+        own = (new.columns**2).sum(axis=2)
         kernels: dict[tuple[int, float], np.ndarray] = {}
         for model, weight, solved, inverse, scale in zip(
             self.models, self.weights, self.solved, self.inverse, self.scales, strict=True
@@ -88,9 +128,9 @@ class Posterior:
                 kernels[model.mixture, model.length] = np.exp(-D[model.mixture] / model.length) + FLAT
             K = kernels[model.mixture, model.length] + model.noise / 2 * same
             if model.trust:
-                K = K + model.trust**2 * linear
-            mu = model.slope * new.mean + K @ solved
-            total = 1.0 + FLAT + model.trust**2 * own + model.noise
+                K = K + model.trust**2 * linear[model.view]
+            mu = model.mean(new) + K @ solved
+            total = 1.0 + FLAT + model.trust**2 * own[model.view] + model.noise
             variance = scale * np.maximum(total - np.einsum("ij,ij->i", K @ inverse, K), 1e-9)
             mean += weight * mu
             second += weight * (variance + mu**2)
@@ -103,27 +143,31 @@ def fit(models: tuple[Model, ...], points: Points, D: np.ndarray, y: np.ndarray)
     With an inverse-gamma prior of shape 1 and scale 1 on the overall variance the evidence is a Student t density:
     log p = −½ log|C| − (1 + n/2) log(1 + ½ rᵀC⁻¹r) + constant.
     """
-    n, J = len(y), points.columns
+    n = len(y)
     same = (points.classes[:, None] == points.classes[None, :]).astype(float)
-    linear = J @ J.T
+    linear = points.columns @ points.columns.transpose(0, 2, 1)
     kernels = {(m, ell): np.exp(-D[m] / ell) for m in {x.mixture for x in models} for ell in LENGTHS}
     C = np.stack(
-        [kernels[x.mixture, x.length] + FLAT + x.trust**2 * linear + x.noise / 2 * (same + np.eye(n)) for x in models]
+        [
+            kernels[x.mixture, x.length] + FLAT + x.trust**2 * linear[x.view] + x.noise / 2 * (same + np.eye(n))
+            for x in models
+        ]
     )
-    residual = y[None, :] - np.array([x.slope for x in models])[:, None] * points.mean[None, :]
+    residual = y[None, :] - np.stack([x.mean(points) for x in models])
     L = np.linalg.cholesky(C)
     log_det = 2 * np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
     inverse = np.linalg.inv(C)
     solved = np.einsum("hij,hj->hi", inverse, residual)
     fits = np.einsum("hi,hi->h", residual, solved)
-    belief = np.log([SLOPES[x.slope] for x in models])
+    hypotheses = np.array([x.hypothesis for x in models])
+    belief = np.log([known.belief for known in HYPOTHESES])[hypotheses]
     log_p = belief - 0.5 * log_det - (1 + n / 2) * np.log1p(fits / 2)
     weights = np.exp(log_p - logsumexp(log_p))
     scales = (2 + fits) / (2 + n)
-    keep = np.flatnonzero(weights >= LIGHT * weights.max())
+    keep = np.sort(np.argsort(-weights, kind="stable")[:HEAVIEST])
     return Posterior(
-        tuple(models[h] for h in keep), weights[keep] / weights[keep].sum(), points, solved[keep], inverse[keep],
-        scales[keep],
+        tuple(models[h] for h in keep), weights[keep] / weights[keep].sum(),
+        np.bincount(hypotheses, weights, len(HYPOTHESES)), points, solved[keep], inverse[keep], scales[keep],
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """What metrics say before anything is trained: one column a metric, and one that speaks for them all.
 
-**Ranks.** A metric counts by its rank alone, as a quantile of the normal distribution: z = Φ⁻¹(rank / (n + 1)), rank n
-for the best. Trainings are described in the same way (`gaussian_process.py`), so that a metric of rank correlation ρ is
-a line of slope ρ, whichever end of it is the good one.
+**Ranks.** A metric counts by its rank alone, in one of two forms. As a quantile of the normal distribution, z =
+Φ⁻¹(rank / (n + 1)), rank n for the best: trainings are described in the same way (`gaussian_process.py`), so that a
+metric of rank correlation ρ is a line of slope ρ, whichever end of it is the good one. Or sharply, z = −log(1 − rank /
+(n + 1)): the first ones stand far apart and all others close together, for metrics that are right about their top.
 
 **Smoothing.** A metric is measured with one initialisation on one batch; another draw gives another value. But
 architectures that differ in one decision should have similar values, so each column is regressed on the decisions
@@ -25,7 +26,7 @@ agrees with the rest, so that a column with the wrong sign is turned around and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,11 +34,14 @@ from scipy.stats import norm
 
 from initio.analysis.ranking import log_ranks
 
+Form = Callable[[np.ndarray, int], np.ndarray | None]  # values and sign -> ranks
+
 FLOOR = 0.005  # of Λ: no metric is exact
 OWN = 4  # the exponent of q
 LANDMARKS = 300
 BLOCK = 8192
 FITTED = 4000  # rows that a smoothing is fitted on
+KEPT = 4  # factorisations of such rows
 PENALTIES = tuple(10.0**k for k in range(-3, 4))
 REACH = 2.0  # of the smoothing kernel, in mean distances
 
@@ -75,29 +79,31 @@ class Prior:
 
 
 def combine(
-    values: Mapping[str, np.ndarray], signs: Mapping[str, int], features: np.ndarray, ranking: np.ndarray | None = None
+    values: Mapping[str, np.ndarray],
+    signs: Mapping[str, int],
+    basis: Basis,
+    ranking: np.ndarray | None = None,
+    form: Form | None = None,
 ) -> Prior:
-    """The prior of the architectures with these rows of features; `signs` has ±1 for each metric that is known.
+    """The prior of the architectures of the basis; `signs` has ±1 for each metric that is known.
 
-    Where there is a ranking already, it is the mean.
+    Where there is a ranking already, it is the mean. The form of ranks is `quantiles` unless another one is given.
     """
-    n = len(features)
-    usable = {name: z for name, given in values.items() if (z := quantiles(given, signs.get(name, 1))) is not None}
+    n, form = len(basis.B), form or quantiles
+    usable = {name: z for name, given in values.items() if (z := form(given, signs.get(name, 1))) is not None}
     if not usable:
         return Prior.flat(n)
     columns, J = list(usable.values()), len(usable)
-    if ranking is not None and (z := quantiles(ranking, 1)) is not None:
+    if ranking is not None and (z := form(ranking, 1)) is not None:
         columns.append(z)
-    kernel = Landmarks.of(features)
-    B = kernel(features)
-    smooth, left = smoothed(np.column_stack(columns), B)
+    smooth, left = smoothed(np.column_stack(columns), basis)
     Z, noise = smooth[:, :J], FLOOR + left[:J]
     mean = smooth[:, -1]
     if len(columns) == J:
         mean = agreed(Z, noise, np.array([name in signs for name in usable]))
     eigenvalues, U = np.linalg.eigh(Z.T @ Z / n + np.diag(noise))
     turned = Z @ (U / np.sqrt(eigenvalues * J))
-    return Prior(mean, turned, Extension.of(kernel, B, np.column_stack([mean, turned])))
+    return Prior(mean, turned, Extension.of(basis, np.column_stack([mean, turned])))
 
 
 def agreed(Z: np.ndarray, noise: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -116,12 +122,24 @@ def quantiles(values: np.ndarray, sign: int) -> np.ndarray | None:
     >>> quantiles(np.array([2.0, 2.0, 2.0]), 1) is None
     True
     """
-    out: np.ndarray = norm.ppf(np.exp(log_ranks(sign * values)))
-    defined = ~np.isnan(out)
-    if len(np.unique(out[defined])) < 2:
+    return _spread(norm.ppf(np.exp(log_ranks(sign * values))))
+
+
+def sharp(values: np.ndarray, sign: int) -> np.ndarray | None:
+    """−log(1 − rank / (n + 1)) in the same way.
+
+    >>> sharp(np.array([1.0, 3.0, np.nan, 2.0]), 1).round(2)
+    array([-1.11,  1.32,   nan, -0.21])
+    """
+    return _spread(-log_ranks(-sign * values))
+
+
+def _spread(column: np.ndarray) -> np.ndarray | None:
+    defined = ~np.isnan(column)
+    if len(np.unique(column[defined])) < 2:
         return None
-    out[defined] = standardised(out[defined])
-    return out
+    column[defined] = standardised(column[defined])
+    return column
 
 
 def standardised(x: np.ndarray) -> np.ndarray:
@@ -131,8 +149,8 @@ def standardised(x: np.ndarray) -> np.ndarray:
     return result
 
 
-def smoothed(Z: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The columns smoothed, filled and standardised, and the variance of the noise left in each; B of `Landmarks`."""
+def smoothed(Z: np.ndarray, basis: Basis) -> tuple[np.ndarray, np.ndarray]:
+    """The columns smoothed, filled and standardised, and the variance of the noise left in each."""
     out, left = np.empty_like(Z), np.empty(Z.shape[1])
     defined = ~np.isnan(Z)
     masks: dict[bytes, list[int]] = {}
@@ -140,18 +158,17 @@ def smoothed(Z: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         masks.setdefault(defined[:, j].tobytes(), []).append(j)
     for columns in masks.values():  # those that are defined for the same architectures share a factorisation
         there = np.flatnonzero(defined[:, columns[0]])
-        rows = np.random.default_rng(0).permutation(there)[:FITTED]
-        ridge = _Ridge(B, rows)
-        for j in columns:
-            z, centre = Z[:, j], Z[rows, j].mean()
-            coefficients, error, freedom = ridge.fit(z[rows] - centre)
-            prediction = B @ coefficients
-            unexplained = min(max(error / max(z[rows].var(), 1e-12), 0.0), 1.0)
-            own = unexplained**OWN
-            column = (1 - own) * prediction
-            column[there] += own * (z[there] - centre)
-            remains = error * ((1 - own) ** 2 * freedom / len(rows) + own**2)
-            out[:, j], left[j] = standardised(column), remains / max(column.var(), 1e-12)
+        ridge = basis.ridge(there)
+        given = Z[:, columns]
+        fitted = given[ridge.rows]
+        centre = fitted.mean(axis=0)
+        coefficients, error, freedom = ridge.fit(fitted - centre)
+        own = np.clip(error / np.maximum(fitted.var(axis=0), 1e-12), 0.0, 1.0) ** OWN
+        smooth = (1 - own) * (basis.B @ coefficients)
+        smooth[there] += own * (given[there] - centre)
+        remains = error * ((1 - own) ** 2 * freedom / len(ridge.rows) + own**2)
+        left[columns] = remains / np.maximum(smooth.var(axis=0), 1e-12)
+        out[:, columns] = np.apply_along_axis(standardised, 0, smooth)
     return out, left
 
 
@@ -183,6 +200,24 @@ class Landmarks:
         return out
 
 
+class Basis:
+    """Some architectures in the coordinates of landmarks, for regressions on what they are."""
+
+    def __init__(self, features: np.ndarray) -> None:
+        self.kernel = Landmarks.of(features)
+        self.B = self.kernel(features)
+        self._ridges: dict[bytes, Ridge] = {}
+
+    def ridge(self, there: np.ndarray) -> Ridge:
+        """The regression on these rows, at most FITTED of them; a few are kept, since most columns have the same."""
+        key = there.tobytes()
+        if key not in self._ridges:
+            if len(self._ridges) == KEPT:
+                self._ridges.pop(next(iter(self._ridges)))
+            self._ridges[key] = Ridge(self.B, np.random.default_rng(0).permutation(there)[:FITTED])
+        return self._ridges[key]
+
+
 @dataclass(frozen=True, eq=False)
 class Extension:
     """A linear fit of finished columns in the coordinates of the landmarks."""
@@ -191,11 +226,10 @@ class Extension:
     coefficients: np.ndarray
 
     @classmethod
-    def of(cls, kernel: Landmarks, B: np.ndarray, columns: np.ndarray) -> Extension:
+    def of(cls, basis: Basis, columns: np.ndarray) -> Extension:
         """By ridge regression, each column with its own penalty."""
-        rows = np.random.default_rng(0).permutation(len(B))[:FITTED]
-        ridge = _Ridge(B, rows)
-        return cls(kernel, np.column_stack([ridge.fit(column[rows])[0] for column in columns.T]))
+        ridge = basis.ridge(np.arange(len(columns)))
+        return cls(basis.kernel, ridge.fit(columns[ridge.rows])[0])
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """What the columns would be."""
@@ -208,25 +242,27 @@ def _squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return squares
 
 
-class _Ridge:
+class Ridge:
     """Ridge regression on some rows of a basis, the penalty by generalised cross-validation."""
 
     def __init__(self, B: np.ndarray, rows: np.ndarray) -> None:
         A = B[rows].astype(np.float64)
         values, self.V = np.linalg.eigh(A.T @ A)
-        self.values, self.A = np.maximum(values, 0.0), A @ self.V
+        self.rows, self.values, self.A = rows, np.maximum(values, 0.0), A @ self.V
 
-    def fit(self, z: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """The coefficients of the basis, the cross-validated error, and the degrees of freedom."""
-        A, n = self.A, len(z)
-        target, best = A.T @ z, (float(z.var()), 0.0, np.zeros(len(self.values)))
+    def fit(self, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each column: the coefficients of the basis, the cross-validated error, and the degrees of freedom."""
+        target, n = self.A.T @ Z, len(Z)
+        best, coefficients = np.stack([Z.var(axis=0), np.zeros(Z.shape[1])]), np.zeros_like(target)
         for penalty in PENALTIES:
             freedom = float((self.values / (self.values + penalty)).sum())
-            coefficients = target / (self.values + penalty)
             if freedom < 0.9 * n:
-                error = float(np.mean((z - A @ coefficients) ** 2) / (1 - freedom / n) ** 2)
-                best = min(best, (error, freedom, coefficients), key=lambda found: found[0])
-        return self.V @ best[2], best[0], best[1]
+                tried = target / (self.values + penalty)[:, None]
+                error = np.mean((Z - self.A @ tried) ** 2, axis=0) / (1 - freedom / n) ** 2
+                better = error < best[0]
+                best[:, better] = np.stack([error, np.full_like(error, freedom)])[:, better]
+                coefficients[:, better] = tried[:, better]
+        return self.V @ coefficients, best[0], best[1]
 
 
 def validity(C: np.ndarray, known: np.ndarray) -> np.ndarray:
