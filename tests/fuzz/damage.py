@@ -31,6 +31,7 @@ WORDS = (
     "", " ", "\n", "\x00", "\x1b[2J", "\ud7ff", "ﬀ", "|", "~", "+", ":", ",", ";", "=", "(", ")", "[", "]", "{", "}",
     '"', "'", "#", "-", "--", "none", "../../x", "%s", "{0}", "x" * 3000, "[" * 5000, "(" * 3000,
 )  # fmt: skip
+LONGEST_TEXT = 1_000_000  # bytes: what is repeated again and again would be all memory
 LENGTHS = (b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80")
 
 
@@ -127,7 +128,7 @@ def of_text(raw: bytes, rng: Random) -> bytes:
         else:
             part = words[place : place + rng.randint(1, 8)]
             words[other:other] = part * rng.choice((1, 1, 100))
-    return "".join(words).encode()
+    return "".join(words).encode()[:LONGEST_TEXT]
 
 
 # --- plain values: JSON and pickles -----------------------------------------------------------------------------------

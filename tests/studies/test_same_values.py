@@ -33,3 +33,13 @@ def test_differences_are_found(kept: object, now: object, worst: float) -> None:
     row.add(kept, now)
     assert row.worst == pytest.approx(worst, rel=1e-3)
     assert not row.same
+
+
+def test_a_rounded_value_that_is_nearer_to_the_exact_one_is_counted_apart() -> None:
+    row = Row("kind", "what", "float32")
+    row.add_rounded(1.02, 1.001, 1.0)  # better than before
+    assert (row.compared, row.nearer, row.same) == (1, 1, True)
+    row.add_rounded(1.0, 1.001, 1.0)  # worse
+    assert (row.compared, row.nearer, row.same) == (2, 1, False)
+    row.add_rounded(1.0, None, None)
+    assert row.worst == float("inf")

@@ -18,9 +18,9 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from initio.cli.units import columns
 from initio.errors import InputError, did_you_mean, one_line, process_began
 from initio.plugins import look_here
+from initio.report.terminal import columns
 
 COMMANDS: dict[str, str] = {  # name -> what it does
     "demo": "choose an architecture from noise, save the run, draw the cell",

@@ -6,8 +6,9 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from initio.cli.units import columns, size, tell
+from initio.cli.units import size, tell
 from initio.files import cache_folder
+from initio.report.terminal import columns
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from initio.cli.units import columns, size
+from initio.cli.units import size
 from initio.files import HAS_LOCKS, cache_folder
+from initio.report.terminal import columns
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from initio.cli.progress import Reporter
-from initio.cli.units import columns, number
+from initio.cli.units import number
 from initio.records import to_json
 from initio.report.cells import printable
+from initio.report.terminal import columns
 
 if TYPE_CHECKING:
     from initio.analysis.classification import Judgement

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initio.cli.progress import Reporter
-from initio.cli.units import columns
+from initio.report.terminal import columns
 
 if TYPE_CHECKING:
     from initio.runs.explain import Change, Explanation, MetricPlace

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from initio.cli.units import columns
+from initio.report.terminal import columns
 
 if TYPE_CHECKING:
     from initio.metrics import Metric

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initio.analysis.topology import shapes
-from initio.cli.units import columns, print_json
+from initio.cli.units import print_json
 from initio.records import Architecture
+from initio.report.terminal import columns
 from initio.runs.folder import classes_of, find_architecture
 from initio.searches import SearchResult
 from initio.searches.restarts import stability

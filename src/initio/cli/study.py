@@ -11,13 +11,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from initio.cli.progress import TrainReporter
-from initio.cli.units import columns
 from initio.errors import InputError
+from initio.report.terminal import columns
 
 if TYPE_CHECKING:
+    from initio.report.sharing import SharingResult
     from initio.runs.convergence import ConvergenceResult
     from initio.runs.landscape import LandscapeResult
-    from initio.runs.sharing import SharingResult
 
 
 @dataclass(frozen=True)

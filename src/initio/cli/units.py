@@ -90,17 +90,6 @@ def size(count: int) -> str:
     return f"{count:,} bytes"
 
 
-def columns(facts: Mapping[str, object], indent: str = "") -> str:
-    """A line for each fact, names and values below each other.
-
-    >>> print(columns({"seed": 0, "space": "nb201"}))
-    seed   0
-    space  nb201
-    """
-    width = max(map(len, facts))
-    return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())
-
-
 def settings_line(values: Settings) -> str:
     """Settings in one line; they may come from a file.
 

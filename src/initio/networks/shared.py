@@ -144,7 +144,7 @@ class SharedNetwork(nn.Module):
             if not isinstance(value, Tensor):
                 continue
             if self.skip_dropout and _is_skip(mixed, option):
-                value = F.dropout(value, self.skip_dropout)
+                value = F.dropout(value, self.skip_dropout, self.training)
             if weight is not None:
                 value = value * weight
             total = value if total is None else total + value

@@ -1,8 +1,8 @@
-"""Cells in the terminal, drawn in box characters."""
+"""Cells in the terminal, drawn in box characters, and facts in lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from textwrap import wrap
@@ -49,6 +49,17 @@ def draw_text(cells: Sequence[Cell], width: int = 80, *, colour: bool = False) -
             rows.append([])
         rows[-1].append((size, lines))
     return "\n\n".join("\n".join(_beside(row)) for row in rows if row)
+
+
+def columns(facts: Mapping[str, object], indent: str = "") -> str:
+    """A line for each fact, names and values below each other.
+
+    >>> print(columns({"seed": 0, "space": "nb201"}))
+    seed   0
+    space  nb201
+    """
+    width = max(map(len, facts))
+    return "\n".join(f"{indent}{name:<{width}}  {value}" for name, value in facts.items())
 
 
 def _beside(blocks: list[tuple[int, list[str]]]) -> list[str]:

@@ -20,6 +20,7 @@ from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
 from initio.files import read_text, write_text
 from initio.records import from_json, to_json
+from initio.report.terminal import columns
 from initio.runs.models import TrainedModel, TrainPlan, Which, load_model
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class ModelEvaluation:
         return told
 
     def __str__(self) -> str:
-        width = max(map(len, self.told()))
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.told().items())
+        return columns(self.told())
 
 
 def evaluate(

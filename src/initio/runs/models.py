@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from initio.errors import InputError
 from initio.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
+from initio.report.terminal import columns
 from initio.spaces import NetworkSettings, Space, get_space
 
 if TYPE_CHECKING:
@@ -254,8 +255,7 @@ class TrainedModel:
         return told
 
     def __str__(self) -> str:
-        width = max(map(len, self.told()))
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.told().items())
+        return columns(self.told())
 
 
 def load_model(folder: str | Path) -> TrainedModel:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from initio.data.look import DataReport
+from initio.report.terminal import columns
 from initio.searches.limits import Limits
 
 NAMES = {"found": "found network", "resnet": "ResNet of the same size", "linear": "linear classifier"}
@@ -135,8 +136,7 @@ class SolveResult:
         return told | {f"note {number}": text for number, text in enumerate(self.notes, start=1)}
 
     def __str__(self) -> str:
-        width = max(map(len, self.told()))
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.told().items())
+        return columns(self.told())
 
     def markdown(self) -> str:
         """The page for people."""

@@ -146,6 +146,7 @@ class SharedTraining:
     @torch.no_grad()
     def accuracy(self, blend: Blend, batches: Sequence[Pair]) -> float:
         """In percent, with the shared weights."""
+        self.network.eval()
         right = sum(int((self.network(x, blend).argmax(1) == y).sum()) for x, y in batches)
         return 100 * right / sum(len(y) for _, y in batches)
 
@@ -396,7 +397,9 @@ class OneShotSearch(Search[SharedEpoch]):
             checkpoint=checkpoint,
             identity=self.identity(at),
             before=partial(self._before, at),
+            on_progress=problem.tell,
             on_epoch=partial(self._after, at),
+            on_note=problem.tell,
         ):
             number = len(before) + len(history) - 1
             if restored is None:

@@ -94,12 +94,10 @@ class SearchResult:
         print(self)
 
     def __str__(self) -> str:
-        from initio.report import draw_text
+        from initio.report.terminal import columns, draw_text
 
         drawing = draw_text(self._space.cells(self.best), width=shutil.get_terminal_size((100, 24)).columns)
-        width = max(map(len, self.told()))
-        lines = [f"{name:<{width}}  {text}" for name, text in self.told().items()]
-        return "\n".join([drawing, "", *lines])
+        return f"{drawing}\n\n{columns(self.told())}"
 
     def _repr_html_(self) -> str:
         from initio.report.picture import svg_text
