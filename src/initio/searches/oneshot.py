@@ -30,7 +30,7 @@ from initio.data import Noise
 from initio.data.draw import HELD_OUT, generator
 from initio.errors import InputError, at_least, positive
 from initio.networks.graphs import NetworkSettings, Norm
-from initio.networks.shared import Blend, SharedNetwork, Statistics
+from initio.networks.shared import Blend, SharedNetwork, Statistics, shared_graph
 from initio.records import Architecture
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem
@@ -296,7 +296,7 @@ class OneShotSearch(Search[SharedEpoch]):
             )
         if isinstance(problem.known_data, Noise):
             raise InputError("noise has nothing to learn: search on data with labels, as digits, a file or a folder")
-        SharedNetwork(space, self.settings_of(problem), channels=self.partial)
+        shared_graph(space, self.settings_of(problem), self.partial)
 
     def settings_of(self, problem: Problem) -> NetworkSettings:
         """The shared network's."""
