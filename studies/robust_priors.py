@@ -14,8 +14,8 @@ errors. With the scores as they are RoBoT is compared too.
 
 python -m studies.robust_priors --data ../shared/data
 
-Every finished run goes to a journal, by default below `runs` and named after version, data and stores: a command that
-was killed, or is given more seeds, tables or budgets, goes on with what is missing.
+Every finished run goes to a journal, by default below `runs` and named after data, stores, shipped scores and the code
+of searches: a command that was killed, or is given more seeds, tables or budgets, goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
 from typing import cast
@@ -35,6 +34,7 @@ from typing import cast
 import numpy as np
 from joblib import Parallel, delayed
 
+import initio
 from initio.errors import InputError
 from initio.files import add_line, whole_lines
 from initio.records import Architecture, Query
@@ -235,6 +235,13 @@ def lines(
     )
 
 
+def fingerprint() -> str:
+    """Of what decides on a run beside its settings: other searches or other shipped scores are other runs."""
+    package = Path(initio.__file__).parent
+    files = sorted([*package.glob("searches/**/*.py"), *package.glob("scores/shipped/*.xz")])
+    return hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder with the tables")
@@ -248,7 +255,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.seeds < 2:
         parser.error("--seeds: a standard error needs two")
-    settings = json.dumps([version("initio"), args.data, args.stores])
+    settings = json.dumps([args.data, args.stores, fingerprint()])
     name = f"robust-priors-{hashlib.sha256(settings.encode()).hexdigest()[:8]}.jsonl"
     journal = Journal(args.journal or Path("runs") / name)
     missing = journal.missing(wanted(args.tables, args.kinds, args.seeds), args.budgets)

@@ -134,7 +134,7 @@ def _number(value: Any) -> Any:
 
 
 def searches(methods: Sequence[str] = ()) -> Iterator[Row]:
-    """Steps and choices of the verb."""
+    """Steps and choices of the verb; `why` is prose, which may say more than it did."""
     for run in kept("searches")["runs"]:
         arguments = run["arguments"] | {"method": TODAY.get(run["arguments"]["method"], run["arguments"]["method"])}
         if methods and arguments["method"] not in methods:
@@ -145,8 +145,6 @@ def searches(methods: Sequence[str] = ()) -> Iterator[Row]:
         if arguments["method"] == "nasi":
             row.dtype = "one-shot, float32"
         row.add(run["chosen"], list(found.best.choices))
-        if "why" in run and arguments["method"] != "nasi":  # it tells a share, which is rounded
-            row.add(run["why"], found.why)
         steps = [encode_step(step) for step in found.steps]
         for step in steps:
             if step["kind"] == "trained":

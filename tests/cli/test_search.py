@@ -308,7 +308,7 @@ def test_an_interrupted_search_says_how_to_go_on(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("initio.searches.methods.votes._votes", interrupt)
+    monkeypatch.setattr("initio.searches.methods.votes._properties", interrupt)
     assert main(["search", "nb201", *SMALL, "--out", str(tmp_path / "my run")]) == 130
     said = capsys.readouterr().err
     assert f"run in {tmp_path / 'my run'}" in said

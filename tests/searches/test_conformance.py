@@ -38,13 +38,14 @@ SMALL: dict[str, dict[str, Any]] = {  # settings that make a run short
     "votes": {"first": 6, "rounds": 2, "each": 2},
     "nasi-fit": {"steps": 4},
     "nasi": {"steps": 3, "nu": "50"},
-    "eigen-darts": {"width": 8, "samples": 60, "steps": 4, "batch": 8},
+    "eigen-darts": {"width": 8, "samples": 30, "steps": 4, "batch": 8},
     "te-nas": {"images": 2, "width": 1, "prunes": 3},
-    "rsps": {"samples": 60, "candidates": 3},
-    "enas": {"samples": 60, "candidates": 3, "steps": 1, "batch": 2},
-    **{name: {"samples": 60} for name in ("darts", "darts-2nd", "gdas", "snas", "drnas", "sdarts-rs", "sdarts-adv")},
-    "pc-darts": {"samples": 60, "parts": 2},
-    "p-darts": {"samples": 60, "growth": 0},
+    "rsps": {"samples": 30, "candidates": 3},
+    "enas": {"samples": 30, "candidates": 3, "steps": 1, "batch": 2},
+    **{name: {"samples": 30} for name in ("darts", "darts-2nd", "gdas", "snas", "drnas", "sdarts-rs", "sdarts-adv")},
+    "pc-darts": {"samples": 30, "parts": 2},
+    "p-darts": {"samples": 30, "growth": 0},
+    "nesbs": {"samples": 60, "posterior_epochs": 2},
 }
 MLP = ("lambda-min", "eigen-darts")
 POOL = tuple(Random(0).sample(list(NB201.architectures()), 60))

@@ -97,7 +97,7 @@ def test_the_second_order_is_the_derivative_through_one_step() -> None:
     look = Lookahead(at, at.knows.leaf(), told, momentum=0.9, decay=3e-4)
     exact = look.exact(x, y)
     scale = exact.abs().max()
-    for seed in range(4):
+    for seed in range(2):
         direction = torch.randn(len(values), generator=torch.Generator().manual_seed(seed)).double()
         slope = (after_one_step(values + step * direction) - after_one_step(values - step * direction)) / (2 * step)
         assert abs(slope - float(exact @ direction)) < 1e-6 * float(scale)
@@ -196,9 +196,9 @@ def test_dirichlet_draws_have_the_mean_that_is_read() -> None:
     search = DrNas()
     at = training(search)
     torch.manual_seed(0)
-    drawn = [search.draw(at, Moment(0, 1)).options[0] for _ in range(500)]
+    drawn = [search.draw(at, Moment(0, 1)).options[0] for _ in range(300)]
     means = torch.tensor([[float(w) for w in options.values() if w is not None] for options in drawn]).mean(0)
-    torch.testing.assert_close(means.double(), search.probabilities(at, at.knows.values)[0], atol=0.05, rtol=0)
+    torch.testing.assert_close(means.double(), search.probabilities(at, at.knows.values)[0], atol=0.06, rtol=0)
 
 
 def test_snas_learns_from_the_backward_pass_of_the_weights() -> None:
@@ -265,7 +265,7 @@ def test_entropy_counts_rows() -> None:
 
 
 def tiny(name: str, folder: Path | None, **changes: Any) -> initio.SearchResult:
-    given: dict[str, Any] = {"epochs": 3, "samples": 100, "channels": 4, "pixels": 8, "batch_size": 16}
+    given: dict[str, Any] = {"epochs": 3, "samples": 60, "channels": 4, "pixels": 8, "batch_size": 16}
     return initio.search("nb201", name, "digits", folder=folder, **{**given, **changes})
 
 
@@ -273,33 +273,64 @@ class Killed(BaseException):
     """As kill −9: nothing is tidied up."""
 
 
-@pytest.mark.parametrize("name", ["darts", "gdas", "rsps", "p-darts"])
-def test_a_killed_run_goes_on_to_the_same_bits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"candidates": 3} if name == "rsps" else {"epochs": 2}
-    if name in ("darts", "gdas"):
-        own = {}
-    expected = tiny(name, tmp_path / "whole", **own)
+def learned_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The epochs that are learned from now on."""
+    learned: list[int] = []
+    epoch = initio.training.fit._Trainer.epoch  # type: ignore[attr-defined]
+
+    def noted(trainer: Any, number: int, *, validate: bool) -> Any:
+        learned.append(number)
+        return epoch(trainer, number, validate=validate)
+
+    monkeypatch.setattr("initio.training.fit._Trainer.epoch", noted)
+    return learned
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = tiny("darts", None)
 
     def die(step: SharedEpoch) -> None:
         if step.number == 1:
             raise Killed
 
     with pytest.raises(Killed):
-        tiny(name, tmp_path / "killed", on_step=die, **own)
-    learned = []
-    epoch = initio.training.fit._Trainer.epoch  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        "initio.training.fit._Trainer.epoch",
-        lambda trainer, number, *, validate: (learned.append(number), epoch(trainer, number, validate=validate))[1],
-    )
-    again = tiny(name, tmp_path / "killed", resume=True, **own)
+        tiny("darts", tmp_path / "killed", on_step=die)
+    learned = learned_by(monkeypatch)
+    again = tiny("darts", tmp_path / "killed", resume=True)
     assert again.steps == expected.steps
     assert again.best == expected.best
-    assert len(learned) == len(expected.steps) - 2, "what the checkpoint has is not learned again"
+    assert learned == [2], "what the checkpoint has is not learned again"
+
+
+KEPT = [Gdas(samples=60), Rsps(samples=60, candidates=2), Enas(samples=60, candidates=2, steps=1, batch=2),
+        Snas(samples=60), PDarts(samples=60, growth=0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("search", KEPT, ids=lambda search: search.name)
+def test_every_kind_of_knowledge_is_in_the_checkpoint(
+    search: OneShotSearch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = problem(folder=tmp_path)
+    whole = drive(search, where, seed=0)
+    before = len(whole.steps) - 1
+    for path in tmp_path.iterdir():
+        path.unlink()
+    done: list[SharedEpoch] = []
+
+    def die(step: SharedEpoch) -> None:
+        done.append(step)
+        if len(done) == before:
+            raise Killed
+
+    with pytest.raises(Killed):
+        drive(search, where, seed=0, on_step=die)
+    learned = learned_by(monkeypatch)
+    assert drive(search, where, seed=0, done=done) == whole
+    assert learned == [1]
 
 
 def test_a_kill_between_checkpoint_and_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = tiny("darts", None)
+    search, where = Darts(samples=60), problem(folder=tmp_path)
 
     def die(*_: object) -> None:
         raise Killed
@@ -307,20 +338,20 @@ def test_a_kill_between_checkpoint_and_step_loses_nothing(tmp_path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(Darts, "_step", die)
         with pytest.raises(Killed):
-            tiny("darts", tmp_path / "run")
-    assert not (tmp_path / "run" / "steps.jsonl").exists()
-    assert tiny("darts", tmp_path / "run", resume=True).steps == expected.steps
+            drive(search, where, seed=0)
+    learned = learned_by(monkeypatch)
+    again = drive(search, where, seed=0)
+    assert learned == [1]
+    assert again.steps == drive(search, problem(), seed=0).steps
 
 
 def test_steps_and_checkpoint_that_do_not_fit_start_over_or_are_refused(tmp_path: Path) -> None:
-    expected = tiny("darts", tmp_path / "run")
-    (tmp_path / "run" / "result.json").unlink()
-    lines = (tmp_path / "run" / "steps.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "run" / "steps.jsonl").write_text(lines[0])
-    assert tiny("darts", tmp_path / "run", resume=True).steps == expected.steps
+    search, where = Darts(samples=60), problem(folder=tmp_path)
+    expected = drive(search, where, seed=0)
+    assert drive(search, where, seed=0).steps == expected.steps, "all steps were lost"
     done = [replace(expected.steps[0], loss=9.0)]  # type: ignore[call-arg]
     with pytest.raises(InputError, match="epoch 1 came out otherwise than the run has it"):
-        drive(Darts(samples=100), problem(epochs=(2,)), seed=0, done=done)
+        drive(search, problem(), seed=0, done=done)
 
 
 def test_what_cannot_be_searched_gets_a_sentence() -> None:

@@ -32,6 +32,8 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "search": "choose an architecture, without training or with a few short ones",
     "solve": "make a trained, evaluated and exported network of your data, in the time that you have",
     "train": "train a found or given architecture on your data, and keep the network",
+    "ensemble": "find, train and average several different cells that are good together",
+    "attack": "attack an ensemble or a trained network, and measure what it still answers rightly",
     "evaluate": "measure a trained network on data that nobody has learned from",
     "study": "look closer: variants of a cell, how fast they learn, the landscape around a trained one",
     "report": "write a page about runs, trained networks or scores",

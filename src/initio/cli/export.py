@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from initio.cli.units import tell
 from initio.errors import InputError
-from initio.runs.export import export, is_trained
+from initio.runs.export import export, is_ensemble, is_trained
 from initio.runs.folder import classes_of, find_architecture
 
 OF_TRAINED = ("which", "preprocess", "licence")  # options for trained networks
@@ -56,7 +56,12 @@ class ExportCommand:
 
     def run(self) -> None:
         """Writes the file, or prints the text."""
-        if is_trained(self.architecture) and self.format not in ("genotype", "json"):
+        if is_ensemble(self.architecture):
+            self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
+            self._refuse("a single network", "which", "licence")
+            path = export(self.architecture, self.out, self.format, preprocess=self.preprocess)
+            tell(f"wrote {path}", {"format": self.format, "written": str(path)}, json=self.json)
+        elif is_trained(self.architecture) and self.format not in ("genotype", "json"):
             self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
             options = {name: getattr(self, name) for name in OF_TRAINED}
             path = export(self.architecture, self.out, self.format, **options)

@@ -15,9 +15,9 @@ from initio.errors import InputError
 from initio.report.terminal import columns
 
 if TYPE_CHECKING:
+    from initio.report.sharing import SharingResult
     from initio.runs.convergence import ConvergenceResult
     from initio.runs.landscape import LandscapeResult
-    from initio.runs.sharing import SharingResult
 
 
 @dataclass(frozen=True)

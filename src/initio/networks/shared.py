@@ -64,6 +64,11 @@ class Blend:
         return cls(tuple(dict(zip(own, row, strict=True)) for own, row in zip(options, rows, strict=True)), edges)
 
 
+def shared_graph(space: SharedSpace, settings: NetworkSettings, channels: int = 1) -> Graph:
+    """The graph of a shared network, or an `InputError` where its channels cannot be cut."""
+    return _narrowed(space.side_by_side(space.resolve(settings)), channels)
+
+
 class SharedNetwork(nn.Module):
     """The network of a space that holds the weights of every option, all made at once.
 
@@ -90,7 +95,7 @@ class SharedNetwork(nn.Module):
         super().__init__()
         self.space, self.channels = space, channels
         self.supernet = Supernet(space, settings, seed)
-        self.graph = _narrowed(space.side_by_side(self.supernet.settings), channels)
+        self.graph = shared_graph(space, settings, channels)
         self.blend = Blend(tuple({} for _ in space.relaxation))
         self.skip_dropout = 0.0  # share of the values of skips that is dropped [P-DARTS 3.3]
         self._run(torch.empty(0), None, _first)  # makes every operation, computes nothing
@@ -144,7 +149,7 @@ class SharedNetwork(nn.Module):
             if not isinstance(value, Tensor):
                 continue
             if self.skip_dropout and _is_skip(mixed, option):
-                value = F.dropout(value, self.skip_dropout)
+                value = F.dropout(value, self.skip_dropout, self.training)
             if weight is not None:
                 value = value * weight
             total = value if total is None else total + value

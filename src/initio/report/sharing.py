@@ -3,60 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-from initio.files import whole_file
+from initio.report.figures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class SharedPoint(Protocol):
-    """A cell with two accuracies."""
+@dataclass(frozen=True)
+class SharedCell:
+    """An architecture with the shared weights, and with weights of its own."""
 
-    @property
-    def shared(self) -> float:
-        """With the shared weights."""
-
-    @property
-    def alone(self) -> float:
-        """With its own."""
+    notation: str
+    shared: float  # accuracy on held-out samples, in percent
+    alone: float  # test accuracy by the table
 
 
-class Sharing(Protocol):
-    """What is drawn."""
+@dataclass(frozen=True)
+class SharingResult:
+    """What the shared network of a run came to.
 
-    @property
-    def method(self) -> str:
-        """The search."""
+    Args:
+        run: its folder.
+        method: the search.
+        skips: of the current cell, after each epoch.
+        skip_weights: the mean weight of the option `skip_connect` after each epoch; None without α.
+        entropies: of α after each epoch, as a share of a uniform one's; None where there is none.
+        eigenvalue: of the largest size of the Hessian of the held-out loss in α; None without α.
+        residual: ‖Hv − λv‖ of its vector.
+        cells: random architectures with both accuracies.
+        spearman: their rank correlation.
+        kendall: the same, by pairs.
+    """
 
-    @property
-    def skips(self) -> Sequence[int]:
-        """After each epoch."""
+    run: str
+    method: str
+    skips: tuple[int, ...]
+    skip_weights: tuple[float, ...] | None
+    entropies: tuple[float, ...] | None
+    eigenvalue: float | None
+    residual: float | None
+    cells: tuple[SharedCell, ...]
+    spearman: float | None
+    kendall: float | None
 
-    @property
-    def skip_weights(self) -> Sequence[float] | None:
-        """After each epoch."""
-
-    @property
-    def entropies(self) -> Sequence[float] | None:
-        """After each epoch."""
-
-    @property
-    def eigenvalue(self) -> float | None:
-        """Of the Hessian in α."""
-
-    @property
-    def cells(self) -> Sequence[SharedPoint]:
-        """With both accuracies."""
-
-    @property
-    def spearman(self) -> float | None:
-        """Their rank correlation."""
+    kind: ClassVar[str] = "sharing"
 
 
-def save_sharing(found: Sharing, path: Path) -> None:
+def save_sharing(found: SharingResult, path: Path) -> None:
     """Three panels; what a method does not have is said to be missing."""
     from matplotlib.figure import Figure
 
@@ -76,9 +73,7 @@ def save_sharing(found: Sharing, path: Path) -> None:
     cells.set(xlabel="accuracy with shared weights, %", ylabel="test accuracy by the table, %")
     correlation = "no correlation" if found.spearman is None else f"Spearman {found.spearman:.2f}"
     cells.set_title(f"{len(found.cells)} cells, {correlation}")
-    figure.suptitle(found.method)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, metadata={".svg": {"Date": None}}.get(path.suffix))
+    save_figure(figure, path, found.method)
 
 
 def _by_epoch(axis: Axes, epochs: range, entropies: Sequence[float] | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -93,6 +93,24 @@ def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, titl
         axis.plot(points[:, 0], points[:, 1], "o", color="crimson", markersize=5, alpha=0.8)
         axis.set(aspect="equal")
         axis.set_title(name, fontsize="medium")
+    save_figure(figure, path, title)
+
+
+def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]], path: Path, title: str = "") -> None:
+    """One row a decision, one square an option, darker the likelier, with its name and its share."""
+    from matplotlib.figure import Figure
+
+    widest = max(map(len, options))
+    figure = Figure(figsize=(1.5 * widest + 1.5, 0.5 * len(rows) + 1), layout="constrained")
+    axis = figure.subplots()
+    grid = np.full((len(rows), widest), np.nan)
+    for place, (row, names) in enumerate(zip(rows.values(), options, strict=True)):
+        grid[place, : len(row)] = row
+        for option, (share, name) in enumerate(zip(row, names, strict=True)):
+            colour = ("black", "white")[int(share > 0.5)]
+            axis.text(option, place, f"{name}\n{share:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    axis.imshow(grid, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axis.set(yticks=range(len(rows)), yticklabels=list(rows), xticks=[])
     save_figure(figure, path, title)
 
 

@@ -149,6 +149,20 @@ def evaluate(
     return _written(seen, test, Path(folder))
 
 
+def kept_aside(trained: TrainedModel) -> Dataset:
+    """What neither search nor training has seen, as the network reads it."""
+    return _fitted(_kept_aside(trained.plan)[0], trained.plan)
+
+
+def answers_kept_aside(
+    trained: TrainedModel, which: Which = "best", *, device: Device = "auto", workers: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """The logits of what was kept aside of the training's data, and the labels."""
+    test = kept_aside(trained)
+    logits, _ = _answers(trained.build(which), test, device, workers, None)
+    return logits, test.labels
+
+
 def load_evaluation(folder: str | Path) -> ModelEvaluation | None:
     """What `evaluate` wrote into this folder, if it did."""
     path = Path(folder) / JSON

@@ -10,7 +10,8 @@ from initio.errors import InputError, did_you_mean
 from initio.files import read_text, whole_file, write_text
 from initio.records import Architecture, from_json, to_json
 from initio.runs.card import UNSTATED, ModelCard, make_card
-from initio.runs.models import ModelFolder, TrainedModel, Which, load_model
+from initio.runs.ensemble import Ensemble, load_ensemble
+from initio.runs.models import TrainedModel, Which, load_model
 from initio.spaces import exports
 from initio.spaces.exports import python_source
 
@@ -19,7 +20,7 @@ WEIGHTS = ".pt"  # of the Python file, beside it
 
 
 def export(
-    what: TrainedModel | Architecture | str | Path,
+    what: TrainedModel | Ensemble | Architecture | str | Path,
     path: str | Path | None = None,
     format: str = "python",
     **options: Any,
@@ -27,12 +28,16 @@ def export(
     """Writes a trained network, or an architecture, to a file that other programs read; the file's path.
 
     Args:
-        what: a trained network or its folder; else an architecture, or the text or name of one.
+        what: a trained network or ensemble, or its folder; else an architecture, or the text or name of one.
         path: the file; that of a trained network is by default `export/model` in its folder.
         format: onnx, torchscript, python or safetensors; of an architecture also genotype and json.
         options: of a trained network those of `export_trained`, of an architecture those of
             `initio.spaces.exports.exported`.
     """
+    if isinstance(what, str | Path) and is_ensemble(what):
+        what = load_ensemble(what)
+    if isinstance(what, Ensemble):
+        return export_ensemble(what, path, format, **options)
     if isinstance(what, str | Path) and is_trained(what):
         what = load_model(what)
     if isinstance(what, TrainedModel):
@@ -47,10 +52,58 @@ def export(
 
 def is_trained(what: str | Path) -> bool:
     """Whether this is the folder of a training."""
+    return _holds(what, "train.json")
+
+
+def is_ensemble(what: str | Path) -> bool:
+    """Whether this is the folder of an ensemble."""
+    return _holds(what, "ensemble.json")
+
+
+def _holds(what: str | Path, name: str) -> bool:
     try:
-        return what != "" and ModelFolder(Path(what)).plan_path.is_file()
+        return what != "" and Path(what, name).is_file()
     except (OSError, ValueError):  # too long for a path: a notation
         return False
+
+
+def export_ensemble(
+    ensemble: Ensemble, path: str | Path | None = None, format: str = "onnx", *, preprocess: bool = True
+) -> Path:
+    """Writes all members as one network, from stored values to the log of their mean probabilities.
+
+    Args:
+        ensemble: the networks.
+        path: of the file; by default `export/ensemble` in its folder.
+        format: onnx or torchscript.
+        preprocess: let the file divide and normalise stored values itself.
+    """
+    from initio.networks.export import traced
+    from initio.networks.export.inputs import Preprocessed, Preprocessing
+
+    formats = {"onnx": traced.onnx, "torchscript": traced.torchscript}
+    if format not in formats:
+        raise InputError(
+            f"an ensemble is exported as {' or '.join(formats)}, not as {format!r}: its members are trained networks, "
+            f"which have the other formats"
+        )
+    if path is None:
+        path = ensemble.folder / "export" / f"ensemble{SUFFIXES[format]}"
+        path.parent.mkdir(exist_ok=True)
+    members = ensemble.members
+    model, how = ensemble.build(), members[0].preprocessing
+    if preprocess:
+        model = Preprocessed(model, how).eval()
+    else:
+        how = Preprocessing(how.shape)
+    facts = {
+        "classes": json.dumps(members[0].plan.names),
+        "outputs": "log of the mean of the members' probabilities",
+        "weights": json.dumps(ensemble.outcome.weights),
+    }
+    with whole_file(Path(path)) as temporary:
+        temporary.write_bytes(formats[format](model, how.shape, how.dtype, facts))
+    return Path(path)
 
 
 def export_trained(

@@ -253,7 +253,7 @@ class _Work:
         used = run.seconds() + time.perf_counter() - self.began
         ending = ENDING.seconds(self.plan.budget or 0.0, self.began)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
-        problem = replace(self.problem, folder=run.folder, workers=self._processes())
+        problem = replace(self.problem, folder=run.folder, tell=self._tell, workers=self._processes())
         self._tell(SearchStarted(self.search, problem, done))
         known = run.sizes()
         if self.plan.pool:

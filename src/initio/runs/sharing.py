@@ -7,17 +7,17 @@ iteration), and shared weights that do not rank architectures as trainings of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 from initio.errors import InputError
 from initio.files import write_text
 from initio.records import to_json
+from initio.report.sharing import SharedCell, SharingResult, save_sharing
 from initio.runs.folder import RunFolder
 from initio.runs.search import make_problem, make_search
-from initio.searches import SearchResult
 from initio.tables import open_table
 
 if TYPE_CHECKING:
@@ -30,46 +30,6 @@ BATCH = 128  # samples of which the Hessian is taken
 ITERATIONS = 20
 
 OnDone = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class SharedCell:
-    """An architecture with the shared weights, and with weights of its own."""
-
-    notation: str
-    shared: float  # accuracy on held-out samples, in percent
-    alone: float  # test accuracy by the table
-
-
-@dataclass(frozen=True)
-class SharingResult:
-    """What the shared network of a run came to.
-
-    Args:
-        run: its folder.
-        method: the search.
-        skips: of the current cell, after each epoch.
-        skip_weights: the mean weight of the option `skip_connect` after each epoch; None without α.
-        entropies: of α after each epoch, as a share of a uniform one's; None where there is none.
-        eigenvalue: of the largest size of the Hessian of the held-out loss in α; None without α.
-        residual: ‖Hv − λv‖ of its vector.
-        cells: random architectures with both accuracies.
-        spearman: their rank correlation.
-        kendall: the same, by pairs.
-    """
-
-    run: str
-    method: str
-    skips: tuple[int, ...]
-    skip_weights: tuple[float, ...] | None
-    entropies: tuple[float, ...] | None
-    eigenvalue: float | None
-    residual: float | None
-    cells: tuple[SharedCell, ...]
-    spearman: float | None
-    kendall: float | None
-
-    kind: ClassVar[str] = "sharing"
 
 
 def sharing(
@@ -95,12 +55,10 @@ def sharing(
     """
     from scipy.stats import kendalltau, spearmanr
 
-    from initio.report.sharing import save_sharing
-
     if cells and cells < 3:
         raise InputError(f"a correlation needs at least 3 cells, not {cells}")
     kept = RunFolder.open(Path(run))
-    search, at = _trained(kept, kept.result())
+    search, at = trained_weights(kept)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
     found: list[SharedCell] = []
     if cells:
@@ -129,12 +87,12 @@ def sharing(
     return result
 
 
-def _trained(kept: RunFolder, result: SearchResult) -> tuple[OneShotSearch, SharedTraining]:
-    """The run's search, and its network with its weights."""
+def trained_weights(kept: RunFolder) -> tuple[OneShotSearch, SharedTraining]:
+    """A finished run's search, and its network with its weights."""
     from initio.searches.oneshot import OneShotSearch
 
     plan = kept.plan()
-    home = result._space
+    home = kept.result()._space
     search = make_search(plan.method, home, plan.settings)
     if not isinstance(search, OneShotSearch):
         raise InputError(f"{plan.method} shares no weights: diagnose a run of rsps, darts, gdas or their like")

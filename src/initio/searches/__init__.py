@@ -45,6 +45,7 @@ SEARCHES: dict[str, str] = {  # name -> module:Class, as a search of the user's 
     "sdarts-rs": f"{METHODS}.sdarts:SdartsRs",
     "sdarts-adv": f"{METHODS}.sdarts:SdartsAdv",
     "drnas": f"{METHODS}.drnas:DrNas",
+    "nesbs": f"{METHODS}.nesbs:Nesbs",
 }
 RENAMED = {"nasi-literal": "nasi"}
 

@@ -30,7 +30,7 @@ from initio.data import Noise
 from initio.data.draw import HELD_OUT, generator
 from initio.errors import InputError, at_least, positive
 from initio.networks.graphs import NetworkSettings, Norm
-from initio.networks.shared import Blend, SharedNetwork, Statistics
+from initio.networks.shared import Blend, SharedNetwork, Statistics, shared_graph
 from initio.records import Architecture
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
 from initio.searches.problem import Problem
@@ -146,6 +146,7 @@ class SharedTraining:
     @torch.no_grad()
     def accuracy(self, blend: Blend, batches: Sequence[Pair]) -> float:
         """In percent, with the shared weights."""
+        self.network.eval()
         right = sum(int((self.network(x, blend).argmax(1) == y).sum()) for x, y in batches)
         return 100 * right / sum(len(y) for _, y in batches)
 
@@ -295,7 +296,7 @@ class OneShotSearch(Search[SharedEpoch]):
             )
         if isinstance(problem.known_data, Noise):
             raise InputError("noise has nothing to learn: search on data with labels, as digits, a file or a folder")
-        SharedNetwork(space, self.settings_of(problem), channels=self.partial)
+        shared_graph(space, self.settings_of(problem), self.partial)
 
     def settings_of(self, problem: Problem) -> NetworkSettings:
         """The shared network's."""
@@ -396,7 +397,9 @@ class OneShotSearch(Search[SharedEpoch]):
             checkpoint=checkpoint,
             identity=self.identity(at),
             before=partial(self._before, at),
+            on_progress=problem.tell,
             on_epoch=partial(self._after, at),
+            on_note=problem.tell,
         ):
             number = len(before) + len(history) - 1
             if restored is None:

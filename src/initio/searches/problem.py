@@ -81,6 +81,7 @@ class Problem:
         evaluate: who trains.
         workers: processes that may measure at once.
         folder: of the run, for what a search keeps beside its steps; None keeps nothing.
+        tell: hears how far a search is between two steps, and notes.
     """
 
     space: Space
@@ -99,6 +100,7 @@ class Problem:
     evaluate: Evaluate | None = field(default=None, repr=False)
     workers: int = field(default=1, compare=False, repr=False)
     folder: Path | None = None
+    tell: Callable[[object], None] | None = field(default=None, compare=False, repr=False)
 
     # --- batches and networks at initialisation -------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from initio.metrics import evaluate
 from initio.records import Architecture, Batch
 from initio.searches import Limits, Problem, drive
 from initio.searches.methods import votes
-from initio.searches.methods.votes import CHOOSERS, VotedFinalist, VotedStep, Votes, VotingSearch, climbed, ranking
+from initio.searches.methods.votes import CHOOSERS, Properties, VotedFinalist, VotedStep, VotingSearch, climbed, ranking
 from initio.searches.restarts import stability
 from initio.spaces import NB101, NB201, NetworkSettings
 
@@ -28,12 +28,12 @@ SMALL = VotingSearch(first=8, rounds=2, each=3)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that anyone can compute: naswot and FLOPs count 3x3 convolutions, T punishes a cell of nothing else."""
 
-    def measure(problem: Problem, task: tuple[Architecture, int, Batch]) -> Votes:
+    def measure(problem: Problem, task: tuple[Architecture, int, Batch]) -> Properties:
         arch = task[0]
         threes = sum(option == 3 for option in arch.choices) + 0.1 * sum(option == 2 for option in arch.choices)
-        return Votes(threes, 1000.0 if threes == 6 else 10 - threes, threes)
+        return Properties(threes, 1000.0 if threes == 6 else 10 - threes, threes)
 
-    monkeypatch.setattr(votes, "_votes", measure)
+    monkeypatch.setattr(votes, "_properties", measure)
 
 
 def test_rounds_measure_what_was_not_measured_and_the_choice_is_the_best_of_all() -> None:
@@ -64,13 +64,13 @@ def test_values_are_those_of_the_metrics_and_of_the_cell_as_written() -> None:
 
 def test_the_signs_are_those_that_the_page_gives_reasons_for() -> None:
     assert {member.metric: member.sign for member in CHOOSERS} == {"naswot": 1, "flops": 1, "nasi": -1}
-    best = Votes(3.0, 1.0, 3.0)
-    assert ranking([Votes(1.0, 2.0, 1.0), best, Votes(2.0, 3.0, 2.0)]).order[0] == 1
+    best = Properties(3.0, 1.0, 3.0)
+    assert ranking([Properties(1.0, 2.0, 1.0), best, Properties(2.0, 3.0, 2.0)]).order[0] == 1
 
 
 def test_a_small_trace_is_a_condition_and_no_goal() -> None:
     """Below the median trace only naswot and FLOPs count; above it the trace does."""
-    pool = [Votes(float(k), float(k), float(k)) for k in range(9)]
+    pool = [Properties(float(k), float(k), float(k)) for k in range(9)]
     found = ranking(pool)
     values = dict(zip(range(9), found.votes[:, 2], strict=True))
     assert len({values[k] for k in range(5)}) == 1
@@ -109,7 +109,7 @@ def test_processes_measure_the_same() -> None:
 
 
 def test_a_missing_member_does_not_speak_and_a_network_without_values_is_last() -> None:
-    found = ranking([Votes(None, None, 9.0), Votes(None, 2.0, 3.0), Votes(None, 1.0, 3.0)])
+    found = ranking([Properties(None, None, 9.0), Properties(None, 2.0, 3.0), Properties(None, 1.0, 3.0)])
     assert [member.metric for member in found.members] == ["flops", "nasi"]
     assert found.order.tolist()[0] != 1
     step = VotedStep(0, NB201.architecture(*[1] * 6), 0, None, None, 1.0, "no gradient")
@@ -140,7 +140,7 @@ def test_restarts_are_compared_on_common_draws() -> None:
     result = drive(SMALL.restarted(2), PROBLEM, seed=4)
     finals = [step for step in result.steps if isinstance(step, VotedFinalist)]
     assert len(finals) == 2
-    assert all(len(final.votes) == 8 for final in finals)
+    assert all(len(final.properties) == 8 for final in finals)
     assert result.best in [final.architecture for final in finals]
     assert stability(result) is not None
     alone = drive(SMALL, PROBLEM, seed=4)

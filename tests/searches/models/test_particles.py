@@ -13,7 +13,6 @@ from initio.searches.models.particles import (
     bandwidth_of,
     decoded,
     direction,
-    monte_carlo,
     relaxed,
     settled,
     spread_of,
@@ -75,14 +74,6 @@ def test_particles_are_read_as_the_nearest_option() -> None:
         [int(np.linalg.norm(own - np.eye(len(own)), axis=1).argmin()) for own in POSTERIOR.split(row)] for row in x
     ]
     assert decoded(POSTERIOR, x).tolist() == nearest
-
-
-def test_monte_carlo_draws_each_option_by_its_share() -> None:
-    logits = [np.log([0.7, 0.2, 0.1]), np.array([0.0, -800.0])]
-    drawn = monte_carlo(logits, np.random.default_rng(0), (4000, 2))
-    assert drawn.shape == (4000, 2, 2)
-    np.testing.assert_allclose(np.bincount(drawn[..., 0].ravel()) / drawn[..., 0].size, [0.7, 0.2, 0.1], atol=0.02)
-    assert not drawn[..., 1].any()
 
 
 def test_a_step_too_large_is_a_sentence() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -146,14 +147,15 @@ class Enas(OneShotSearch):
     def teach(self, at: SharedTraining, now: Moment) -> None:
         """REINFORCE with a baseline."""
         state = controller_of(at)
-        for (x, y), _ in zip(at.held_out(now.epoch, self.steps, 3), range(self.steps), strict=True):
+        at.network.eval()
+        for x, y in at.held_out(now.epoch, self.steps, 3):
             values = state.leaf()
             choices, log_p, entropies = state.sample(values, self.batch)
             rewards = []
             for row in choices.tolist():
                 with torch.no_grad():
                     logits = at.network(x, Blend.path(at.space, at.space.architecture(*row)))
-                at.tally.add(torch.nn.functional.cross_entropy(logits, y), logits, y)
+                at.tally.add(F.cross_entropy(logits, y), logits, y)
                 rewards.append(float((logits.argmax(1) == y).double().mean()))
             R = torch.tensor(rewards, dtype=values.dtype)
             if int(state.count) == 0:

@@ -6,8 +6,8 @@
    has a list, the pool in the order that it recommends; that of "nothing" is a random order.
 3. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from the mean of each
    hypothesis. Hypotheses, weights of the metrics, kernel and noise are averaged by their evidence.
-4. The first five trainings go down lists: sharp, by chance, sharp, reversed, by chance. Whatever the metrics are worth,
-   two of them are a fair sample and one is from their other end.
+4. The first five trainings go down lists: the best by the sharp one, two by chance, which are a fair sample of the
+   pool, and two of hypotheses that are drawn by what the belief in them is then.
 5. Then the model: the largest expected improvement, among the tops of the lists that are at least half as plausible as
    the likeliest one, and the neighbours of the best so far.
 6. Doubt: where the model has not improved on the best in as many trainings as came from lists, and every other time
@@ -38,7 +38,6 @@ from initio.searches.models.encoding import WAYS, Encoder, one_hot
 from initio.searches.models.gaussian_process import (
     HYPOTHESES,
     NOTHING,
-    REVERSED,
     SHARP,
     Model,
     Points,
@@ -54,7 +53,8 @@ from initio.searches.queries import Proposals, QuerySearch
 from initio.spaces import Space
 
 MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
-START = (SHARP, NOTHING, SHARP, REVERSED, NOTHING)  # whose lists the first trainings are from
+START = (SHARP, NOTHING, NOTHING)  # whose lists the first trainings are from
+LISTED = 5  # so many trainings are from lists, the later ones of a hypothesis drawn by its belief
 PLAUSIBLE = 0.5  # of the belief in the likeliest hypothesis: what the others need, to name candidates
 CENTRES = 3  # of the best trained, whose neighbours are candidates
 AROUND = 200  # neighbours of one of them
@@ -94,7 +94,7 @@ class Robust(QuerySearch):
                 listed[chosen] = START[len(values)]
             else:
                 posterior = learner.learn(values)
-                if in_doubt(values, listed):
+                if len(values) < LISTED or in_doubt(values, listed):
                     drawn = rng.choices(range(len(HYPOTHESES)), posterior.beliefs.tolist())[0]
                     chosen = pool.next_of(drawn, values, left)
                     listed[chosen] = drawn

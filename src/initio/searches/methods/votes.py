@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -54,13 +54,13 @@ MEASURED = tuple(member.metric for member in CHOOSERS if member.metric != "flops
 TOLD = {"naswot": "naswot", "flops": "FLOPs", "nasi": "a small trace"}
 STARTS = 3  # measured architectures from which the fit is climbed
 LOOKED = 200  # architectures whose neighbours are predicted in a round
-NAMESAKES = 4
+NAMESAKES = 4  # names under which a network is looked at
 DESIGN = {"shared": True, "canonical": True}  # a network is described in one way, whatever it is called
 DRAWS = 100  # random architectures at most for each one that is measured: a small space has few networks
 LISTED = 6  # open decisions that are named
 
 
-class Votes(NamedTuple):
+class Properties(NamedTuple):
     """What is measured of one architecture on one draw; None where a value does not exist, and why."""
 
     naswot: float | None
@@ -92,9 +92,9 @@ class VotedStep(SearchStep):
     flag: str = ""
 
     @property
-    def votes(self) -> Votes:
+    def properties(self) -> Properties:
         """By the names of metrics."""
-        return Votes(self.naswot, self.trace, self.flops, self.flag)
+        return Properties(self.naswot, self.trace, self.flops, self.flag)
 
     @property
     def cost(self) -> Cost:
@@ -115,9 +115,9 @@ class VotedFinalist(Finalist):
     flops: float | None = None
 
     @property
-    def votes(self) -> list[Votes]:
+    def properties(self) -> list[Properties]:
         """Draw by draw."""
-        return [Votes(naswot, T, self.flops) for naswot, T in zip(self.naswot, self.traces, strict=True)]
+        return [Properties(naswot, T, self.flops) for naswot, T in zip(self.naswot, self.traces, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -167,21 +167,23 @@ class VotingSearch(Search[VotedStep]):
             before = [step for step in steps if step.round < now]
             count = self.each if now else self.first
             archs = list(islice(self._candidates(problem, seed, before), len(steps) - len(before), count))
-            for arch, votes in zip(archs, self._measured(problem, seed, archs, len(steps)), strict=True):
-                steps.append(VotedStep(len(steps), arch, now, votes.naswot, votes.nasi, votes.flops, votes.flag))
+            for arch, its in zip(archs, self._measured(problem, seed, archs, len(steps)), strict=True):
+                steps.append(VotedStep(len(steps), arch, now, its.naswot, its.nasi, its.flops, its.flag))
                 yield steps[-1]
         order = self._judged(problem, steps).order
         return problem.accepted((steps[row].architecture for row in order), 1)[0]
 
-    def _measured(self, problem: Problem, seed: int, archs: Sequence[Architecture], number: int) -> Iterator[Votes]:
+    def _measured(
+        self, problem: Problem, seed: int, archs: Sequence[Architecture], number: int
+    ) -> Iterator[Properties]:
         """Each on a batch and an initialisation of its own, in as many processes as the problem has."""
         draws = [Random(f"votes {seed} {number + k} draw").randrange(2**31) for k in range(len(archs))]
         tasks = [(arch, draw, problem.batch(draw)) for arch, draw in zip(archs, draws, strict=True)]
-        return ordered(partial(_votes, problem.bare), tasks, problem.workers)
+        return ordered(partial(_properties, problem.bare), tasks, problem.workers)
 
-    def measure(self, problem: Problem, arch: Architecture, draw: int) -> Votes:
+    def measure(self, problem: Problem, arch: Architecture, draw: int) -> Properties:
         """All of it from one pass of the scoring network, with the batch and the initialisation of one draw."""
-        return _votes(problem, (arch, draw, problem.batch(draw)))
+        return _properties(problem, (arch, draw, problem.batch(draw)))
 
     def why(self, problem: Problem, steps: Sequence[VotedStep], chosen: Architecture) -> str:
         """By what it is ahead of the next, what decided, and which decisions are open."""
@@ -214,7 +216,7 @@ class VotingSearch(Search[VotedStep]):
 
     def _judged(self, problem: Problem, steps: Sequence[VotedStep]) -> Ranking:
         """By log-ranks, T drawn towards its prediction by the share that the decisions do not predict."""
-        columns = columns_of([step.votes for step in steps])
+        columns = columns_of([step.properties for step in steps])
         fit = self._fit(problem, steps)
         if fit is not None and "nasi" in fit.names:
             place = fit.names.index("nasi")
@@ -243,7 +245,7 @@ class VotingSearch(Search[VotedStep]):
 
     def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> VotesFit | None:
         """Of the members that tell the steps apart, on the steps that have all of them."""
-        columns = columns_of([step.votes for step in steps])
+        columns = columns_of([step.properties for step in steps])
         members = rank(columns, CHOOSERS).members
         table = np.array([member.sign * columns[member.metric] for member in members])
         rows = np.flatnonzero(~np.isnan(table).any(axis=0)) if len(members) else np.array([], dtype=int)
@@ -295,17 +297,17 @@ def climbed(
     return [arch for _, arch in sorted(found)]
 
 
-def ranking(votes: Sequence[Votes]) -> Ranking:
+def ranking(measured: Sequence[Properties]) -> Ranking:
     """Of everything that was measured, by log-ranks."""
-    return rank(columns_of(votes), CHOOSERS)
+    return rank(columns_of(measured), CHOOSERS)
 
 
-def columns_of(votes: Sequence[Votes]) -> dict[str, np.ndarray]:
+def columns_of(measured: Sequence[Properties]) -> dict[str, np.ndarray]:
     """Member by member; NaN where a value does not exist."""
-    return {m.metric: np.array([_number(getattr(vote, m.metric)) for vote in votes], float) for m in CHOOSERS}
+    return {m.metric: np.array([_number(getattr(its, m.metric)) for its in measured], float) for m in CHOOSERS}
 
 
-def _votes(problem: Problem, task: tuple[Architecture, int, Batch]) -> Votes:
+def _properties(problem: Problem, task: tuple[Architecture, int, Batch]) -> Properties:
     """What is measured of an architecture with this initialisation on this batch, on one thread wherever that is."""
     from initio.metrics import evaluate
 
@@ -314,7 +316,7 @@ def _votes(problem: Problem, task: tuple[Architecture, int, Batch]) -> Votes:
         found = evaluate(problem.build(arch, draw), batch, MEASURED)
     flops = problem.space.cost(arch, replace(problem.network, prune=False)).flops
     flags = dict.fromkeys(value.flag for value in found.values() if value.value is None)
-    return Votes(found["naswot"].value, found["nasi"].value, float(flops), "; ".join(flags))
+    return Properties(found["naswot"].value, found["nasi"].value, float(flops), "; ".join(flags))
 
 
 def _number(value: float | None) -> float:
@@ -342,18 +344,18 @@ class VotedRestarts(Restarts):
         return 0
 
     def measured(self, problem: Problem, arch: Architecture, draws: Sequence[int]) -> Finalist:
-        """All votes on each common draw."""
+        """All properties on each common draw."""
         found = [self.search.measure(problem, arch, draw) for draw in draws]
-        kept = [vote for vote in found if vote.nasi is not None]
-        traces = tuple(vote.nasi for vote in kept if vote.nasi is not None)
-        flag = next((vote.flag for vote in found if vote.flag), "")
-        naswot = tuple(vote.naswot for vote in kept)
+        kept = [its for its in found if its.nasi is not None]
+        traces = tuple(its.nasi for its in kept if its.nasi is not None)
+        flag = next((its.flag for its in found if its.flag), "")
+        naswot = tuple(its.naswot for its in kept)
         return VotedFinalist(arch, traces, traces, flag, naswot=naswot, flops=found[0].flops)
 
     def objectives(self, steps: Sequence[SearchStep]) -> list[tuple[float, ...]]:
         """The mean log-rank of each finalist on each draw."""
-        beside = [step.votes for step in of_kind(VotedStep, steps)]
-        own = [final.votes for final in of_kind(VotedFinalist, steps)]
-        values = ranking([*beside, *(vote for votes in own for vote in votes)]).values[len(beside) :]
-        ends = np.cumsum([len(votes) for votes in own])
+        beside = [step.properties for step in of_kind(VotedStep, steps)]
+        own = [final.properties for final in of_kind(VotedFinalist, steps)]
+        values = ranking([*beside, *chain.from_iterable(own)]).values[len(beside) :]
+        ends = np.cumsum([len(draws) for draws in own])
         return [tuple(map(float, part)) for part in np.split(values, ends[:-1])]

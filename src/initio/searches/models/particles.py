@@ -207,12 +207,6 @@ def settled(target: Blocks, start: np.ndarray, delta: float | np.ndarray = 0.0, 
     return x
 
 
-def monte_carlo(logits: Sequence[np.ndarray], rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Algorithm 5.2: independent options of each decision; (*shape, decisions)."""
-    rows = [shares(np.asarray(row, dtype=np.float64)) for row in logits]
-    return np.stack([rng.choice(len(p), size=shape, p=p) for p in rows], axis=-1)
-
-
 def spread_of(x: np.ndarray) -> np.ndarray:
     """The mean distance of two particles of a set; (...)."""
     n = x.shape[-2]

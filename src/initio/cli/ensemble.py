@@ -1,0 +1,108 @@
+"""`initio ensemble SPACE`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import ClassVar, Literal
+
+from initio.cli.progress import SolveReporter
+from initio.cli.units import tell
+from initio.errors import InputError
+from initio.records import encode
+
+
+@dataclass(frozen=True)
+class EnsembleCommand:
+    """Finds, trains and averages several different cells that are good together.
+
+    One shared network is trained, a posterior over architectures is learned on it, ensembles are sampled from the
+    posterior and compared with the shared weights; the best one's members are trained, and measured on samples that
+    nobody has learned from.
+
+    Args:
+        space: one with a supernet: nb201, darts or nb1shot1.
+        data: digits, a file or a folder; docs/data.md lists all kinds.
+        size: members.
+        method: nesbs samples the posterior, nes-rs adds greedily from a random pool, random takes the best of random
+            ensembles, deep trains the posterior's mode several times.
+        sampling: of nesbs: svgd keeps members apart (SVGD-RD), mc leaves that to chance.
+        delta_by: how svgd finds δ, how far apart: a grid, or bayes for Bayesian optimisation.
+        candidates: ensembles that are compared; for nes-rs the size of its pool.
+        temperature: what the posterior's logits are divided by; more is flatter.
+        posterior: learn it once the shared weights are trained, or beside them.
+        posterior_epochs: passes over the held-out part, for the posterior.
+        supernet_epochs: of the shared weights.
+        batch_size: of the shared weights; 128, which data must have.
+        recipe: how members are trained, as docs/training.md lists them.
+        epochs: of each member; by default the recipe's.
+        channels: width of the members; by default what the recipe trains.
+        cells: their number of cells.
+        seed: of everything.
+        workers: members that are trained at once; changes no result.
+        out: folder of the ensemble; by default a new one below `runs`.
+        resume: go on with this interrupted ensemble; nothing but --workers and --json goes with it.
+        json: print what came out as JSON.
+    """
+
+    space: str = "nb201"
+    data: str | None = None
+    size: int = 3
+    method: Literal["nesbs", "nes-rs", "random", "deep"] = "nesbs"
+    sampling: Literal["svgd", "mc"] = "svgd"
+    delta_by: Literal["grid", "bayes"] = "grid"
+    candidates: int = 50
+    temperature: float = 1.0
+    posterior: Literal["post-training", "best-response"] = "post-training"
+    posterior_epochs: int = 20
+    supernet_epochs: int = 50
+    batch_size: int = 128
+    recipe: str = "quick"
+    epochs: int | None = None
+    channels: int | None = None
+    cells: int | None = None
+    seed: int = 0
+    workers: int = 1
+    out: str | None = None
+    resume: str | None = None
+    json: bool = False
+
+    FIRST: ClassVar[str] = "space"
+
+    def run(self) -> None:
+        """Works with progress on stderr, then says what came out and where it is."""
+        from initio.runs.ensemble import ensemble, new_ensemble_folder, resume_ensemble
+
+        if self.workers < 1:
+            raise InputError(f"workers must be at least 1, not {self.workers}")
+        if self.resume is not None:
+            self._refuse_others()
+            folder, work = Path(self.resume), partial(resume_ensemble, self.resume, workers=self.workers)
+        else:
+            if not self.data:
+                raise InputError("say what to learn: --data digits, a file or a folder")
+            folder = Path(self.out) if self.out else new_ensemble_folder(self.space, self.seed)
+            asked = {
+                item.name: getattr(self, item.name)
+                for item in fields(self)
+                if item.name not in ("space", "data", "out", "resume", "json")
+            }
+            work = partial(ensemble, self.space, self.data, folder=folder, **asked)
+        try:
+            with SolveReporter() as told:
+                found = work(on_event=told.hear)
+        except KeyboardInterrupt:
+            print(f"\ngo on with: initio ensemble --resume {quote(str(folder))}", file=sys.stderr)
+            raise
+        text = f"{found}\n\nfolder  {folder}  (as one file: initio export {quote(str(folder))} --format onnx)"
+        facts = {"plan": found.plan, "choice": found.choice, "outcome": found.outcome}
+        tell(text, {name: encode(value) for name, value in facts.items()}, json=self.json)
+
+    def _refuse_others(self) -> None:
+        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
+        for name, value in plain.items():
+            if name not in ("resume", "json", "workers") and getattr(self, name) != value:
+                raise InputError(f"--resume goes on with what was asked: leave out --{name.replace('_', '-')}")

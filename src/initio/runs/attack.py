@@ -1,0 +1,181 @@
+"""The verb: `initio.attack`. How an ensemble, or one trained network, stands up to attacks [NESBS 5.3.6]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from initio.data.draw import generator, whole
+from initio.errors import InputError, did_you_mean
+from initio.files import write_text
+from initio.records import to_json
+from initio.runs.ensemble import Ensemble, load_ensemble
+from initio.runs.evaluate import kept_aside
+from initio.runs.export import is_ensemble
+from initio.runs.models import TrainedModel, load_model
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from initio.networks.attacks import Bounds
+
+WHOLE = "all"
+OnRound = Callable[[str, int, int], None]
+ATTACKED = 90210  # stream of the samples that are attacked
+
+
+@dataclass(frozen=True)
+class AttackRound:
+    """One attack on one network; shares are in percent of the samples that it answered rightly before.
+
+    Args:
+        attack: its name.
+        on: the member that was attacked, from 1; `all` is the mean of the members.
+        samples: answered rightly before.
+        fooled: share that the attacked network answers wrongly now.
+        masked: share that it still answers rightly, but whose gradient is zero: no attack by gradients could have
+            turned them, so they are no sign of robustness.
+        resisted: the rest.
+        distance: mean L2 of the changes of those that were turned; None if none was.
+        accuracy: of all members together on the changed inputs of all samples.
+    """
+
+    attack: str
+    on: str
+    samples: int
+    fooled: float
+    masked: float
+    resisted: float
+    distance: float | None
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """All rounds, and what there was before.
+
+    Args:
+        samples: that were attacked.
+        clean: accuracy of all members together before, in percent.
+        rounds: each attack on each member, then on all together.
+    """
+
+    samples: int
+    clean: float
+    rounds: tuple[AttackRound, ...]
+
+    kind: ClassVar[str] = "attacks"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table: by attack, the mean over members that are attacked, then all together attacked."""
+        found = []
+        for attack in dict.fromkeys(each.attack for each in self.rounds):
+            own = [each for each in self.rounds if each.attack == attack]
+            singles, whole = [each for each in own if each.on != WHOLE], [each for each in own if each.on == WHOLE]
+            for name, group in (("one member", singles), ("all together", whole)):
+                if group:
+                    columns = ("fooled", "masked", "resisted", "accuracy")
+                    means = [float(np.mean([getattr(each, column) for each in group])) for column in columns]
+                    found.append((attack, name, *(f"{mean:.1f}" for mean in means)))
+        return found
+
+
+def attack(
+    target: Ensemble | TrainedModel | str | Path,
+    attacks: Sequence[str] = ("fgsm", "pgd", "cw"),
+    *,
+    samples: int = 200,
+    seed: int = 0,
+    save: bool = True,
+    on_round: OnRound = lambda task, done, total: None,
+) -> AttackResult:
+    """Attacks each member in turn and all together, and lets all answer; writes `attacks.json` into the folder.
+
+    Args:
+        target: an ensemble or a trained network, or its folder.
+        attacks: names of `initio.networks.attacks.ATTACKS`.
+        samples: of those that were kept aside, drawn by the seed.
+        seed: of the samples.
+        save: write; without it nothing is written.
+        on_round: hears of each attack on each network.
+    """
+    from initio.networks.attacks import ATTACKS, answers
+
+    whole(samples, "number of samples", 1)
+    for name in attacks:
+        if name not in ATTACKS:
+            raise InputError(f"there is no attack {name!r}: {did_you_mean(name, list(ATTACKS))}")
+    if not isinstance(target, Ensemble | TrainedModel):
+        target = load_ensemble(target) if is_ensemble(target) else load_model(target)
+    members = target.members if isinstance(target, Ensemble) else [target]
+    networks, x, y, bounds = _prepared(members, samples, seed)
+    together = networks[-1]
+    rounds: list[AttackRound] = []
+    named = [*(str(number) for number in range(1, len(networks))), WHOLE]
+    for name in attacks:
+        for on, network in zip(named, networks, strict=True):
+            on_round("attacks", len(rounds) + 1, len(attacks) * len(networks))
+            rounds.append(_round(name, on, network, together, x, y, bounds))
+    clean = 100 * float((answers(together, x) == y).double().mean())
+    result = AttackResult(len(y), clean, tuple(rounds))
+    if save:
+        write_text(target.folder / "attacks.json", to_json(result, indent=2) + "\n")
+    return result
+
+
+def _prepared(
+    members: Sequence[TrainedModel], samples: int, seed: int
+) -> tuple[list[nn.Module], Tensor, Tensor, Bounds]:
+    """Members and then all together as networks that read values between bounds, and what they are attacked on."""
+    import torch
+
+    from initio.networks.attacks import Bounds, Normalised
+    from initio.networks.averaged import Averaged
+
+    plan = members[0].plan
+    test = kept_aside(members[0])
+    picked = np.sort(generator(seed, ATTACKED).permutation(len(test))[:samples])
+    values = np.stack([np.asarray(test.images[int(number)]) for number in picked]).astype(np.float32) / test.scale
+    bounds = Bounds()
+    if test.scale == 1:
+        bounds = Bounds(float(values.min()), float(values.max()))
+    built = [
+        Normalised(member.build(), member.plan.mean, member.plan.std, values.ndim - 1).eval().requires_grad_(False)
+        for member in members
+    ]
+    networks: list[nn.Module] = [*built]
+    if len(members) > 1:
+        networks.append(Averaged(built).eval())
+    assert plan.network.shape == values.shape[1:]
+    return networks, torch.from_numpy(values), torch.from_numpy(test.labels[picked].astype(np.int64)), bounds
+
+
+def _round(
+    name: str, on: str, network: nn.Module, together: nn.Module, x: Tensor, y: Tensor, bounds: Bounds
+) -> AttackRound:
+    from initio.networks.attacks import ATTACKS, answers, gradient
+
+    before = answers(network, x) == y
+    changed = ATTACKS[name](network, x, y, bounds)
+    fooled = before & (answers(network, changed) != y)
+    blind = gradient(network, x, y).flatten(1).abs().amax(1) == 0
+    masked = before & ~fooled & blind
+    count = int(before.sum())
+    share = 100 / max(1, count)
+    distance = None
+    if fooled.any():
+        distance = float((changed - x)[fooled].flatten(1).norm(dim=1).double().mean())
+    return AttackRound(
+        attack=name,
+        on=on,
+        samples=count,
+        fooled=share * int(fooled.sum()),
+        masked=share * int(masked.sum()),
+        resisted=share * int((before & ~fooled & ~masked).sum()),
+        distance=distance,
+        accuracy=100 * float((answers(together, changed) == y).double().mean()),
+    )

@@ -1,0 +1,202 @@
+"""Which architectures make an ensemble [NESBS 5.2.3]: sampled from a posterior, judged with inherited weights.
+
+Everything here is plain arrays: whoever predicts is a function from an architecture to probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from initio.errors import InputError
+from initio.records import Architecture
+from initio.searches.models.bayes import GaussianProcess
+from initio.searches.models.particles import Blocks, relaxed, settled, shares
+from initio.spaces import Space
+
+Predict = Callable[[Architecture], np.ndarray]  # probabilities (m, classes)
+Members = tuple[Architecture, ...]
+Sampling = Literal["svgd", "mc"]
+DeltaBy = Literal["grid", "bayes"]
+
+LEAST, MOST, GRID = -2.0, 1.0, 7  # of δ [NESBS 5.3.4], and how many values a grid has
+DRAWS = 100  # attempts to draw a network that an ensemble does not have
+
+
+@dataclass(frozen=True)
+class ArchitecturePosterior:
+    """A product of categoricals over a space's relaxation.
+
+    Args:
+        space: of the architectures.
+        alpha: all categoricals in a row.
+        temperature: what α is divided by [NESBS 5.6]; more is flatter.
+    """
+
+    space: Space
+    alpha: tuple[float, ...]
+    temperature: float = 1.0
+
+    @cached_property
+    def logits(self) -> list[np.ndarray]:
+        """One row a categorical."""
+        sizes = [len(decision) for decision in self.space.relaxation]
+        return np.split(np.array(self.alpha) / self.temperature, np.cumsum(sizes)[:-1])
+
+    @cached_property
+    def marginals(self) -> list[np.ndarray]:
+        """The probability of each option, by categorical."""
+        return [shares(row) for row in self.logits]
+
+    @property
+    def entropies(self) -> list[float]:
+        """Of each categorical, as a share of a uniform one's."""
+        return [float(-(p * np.log(np.maximum(p, 1e-300))).sum() / np.log(max(2, len(p)))) for p in self.marginals]
+
+    @property
+    def mode(self) -> Architecture:
+        """The likeliest architecture."""
+        return self.space.decode([row.tolist() for row in self.marginals])
+
+    def sample(self, rng: np.random.Generator) -> Architecture:
+        """One architecture: the largest log p + Gumbel noise of each categorical, as Algorithm 5.2 draws them."""
+        noisy = [np.log(np.maximum(p, 1e-300)) + rng.gumbel(size=len(p)) for p in self.marginals]
+        return self.space.decode([row.tolist() for row in noisy])
+
+    def sets(self, size: int, deltas: Sequence[float], rng: np.random.Generator) -> list[Members]:
+        """An ensemble for each δ by SVGD-RD (Algorithm 5.3), all moved at once from starts of their own."""
+        target: Blocks = relaxed(self.logits)
+        particles = settled(target, target.draw(rng, (len(deltas), size)), np.array(deltas))
+        return [
+            tuple(self.space.decode([own.tolist() for own in target.split(x)]) for x in together)
+            for together in particles
+        ]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An ensemble that was compared: its members, its estimated loss, and the δ that it was drawn with."""
+
+    members: Members
+    loss: float
+    delta: float | None = None
+
+
+class Estimates:
+    """Losses of ensembles with inherited weights; each network predicts once, whatever it is a member of.
+
+    Args:
+        space: of the architectures, which names the representative of equal networks.
+        predict: probabilities on held-out samples.
+        labels: of these samples.
+    """
+
+    def __init__(self, space: Space, predict: Predict, labels: np.ndarray) -> None:
+        self.space, self.predict, self.labels = space, predict, labels
+        self.known: dict[Architecture, np.ndarray] = {}
+
+    def of(self, arch: Architecture) -> np.ndarray:
+        """Its probabilities."""
+        key = self.space.canonical(arch)
+        if key not in self.known:
+            self.known[key] = self.predict(arch)
+        return self.known[key]
+
+    def loss(self, members: Sequence[Architecture]) -> float:
+        """The mean of −log p(label), p the mean of the members' probabilities."""
+        mean = np.mean([self.of(arch) for arch in members], axis=0)
+        return float(-np.log(np.maximum(mean[np.arange(len(self.labels)), self.labels], 1e-12)).mean())
+
+    def different(self, members: Sequence[Architecture]) -> bool:
+        """Whether no two are the same network."""
+        return len({self.space.canonical(arch) for arch in members}) == len(members)
+
+
+def nesbs(
+    posterior: ArchitecturePosterior,
+    estimates: Estimates,
+    size: int,
+    count: int,
+    rng: np.random.Generator,
+    sampling: Sampling = "svgd",
+    delta_by: DeltaBy = "grid",
+) -> list[Candidate]:
+    """`count` ensembles of the posterior with their estimated losses, the best first (Algorithm 5.1).
+
+    Ensembles in which two members are the same network are left out: no more can be learned of them than of smaller
+    ones.
+    """
+    if sampling == "mc":
+        drawn = [(tuple(posterior.sample(rng) for _ in range(size)), None) for _ in range(count)]
+        found = _judged(drawn, estimates)
+    elif delta_by == "grid":
+        deltas = np.resize(np.linspace(LEAST, MOST, GRID), count).tolist()
+        found = _judged(list(zip(posterior.sets(size, deltas, rng), deltas, strict=True)), estimates)
+    else:
+        found = _by_bayes(posterior, estimates, size, count, rng)
+    if not found:
+        raise InputError(
+            f"the posterior is so sure that none of {count} draws has {size} different networks: "
+            f"take a higher temperature, or more candidates"
+        )
+    return sorted(found, key=lambda candidate: candidate.loss)
+
+
+def _judged(drawn: Sequence[tuple[Members, float | None]], estimates: Estimates) -> list[Candidate]:
+    return [
+        Candidate(members, estimates.loss(members), delta) for members, delta in drawn if estimates.different(members)
+    ]
+
+
+def _by_bayes(
+    posterior: ArchitecturePosterior, estimates: Estimates, size: int, count: int, rng: np.random.Generator
+) -> list[Candidate]:
+    """δ by Bayesian optimisation: each is judged by the best of a few ensembles drawn with it."""
+    optimiser = GaussianProcess(1, seed=int(rng.integers(2**31)), start=(((0 - LEAST) / (MOST - LEAST),),))
+    found: list[Candidate] = []
+    each = max(1, count // GRID)
+    for _ in range(-(-count // each)):
+        (place,) = optimiser.suggest()
+        delta = LEAST + place * (MOST - LEAST)
+        own = _judged([(members, delta) for members in posterior.sets(size, [delta] * each, rng)], estimates)
+        worst = max((candidate.loss for candidate in found), default=float(np.log(estimates.labels.max() + 2)))
+        optimiser.observe((place,), -min((candidate.loss for candidate in own), default=worst))
+        found += own
+    return found
+
+
+def uniform(space: Space, estimates: Estimates, size: int, count: int, seed: int) -> list[Candidate]:
+    """`count` ensembles of uniform architectures, the best first."""
+    rng = Random(f"ensembles {seed}")
+    drawn = [(tuple(_others(space, size, rng)), None) for _ in range(count)]
+    return sorted(_judged(drawn, estimates), key=lambda candidate: candidate.loss)
+
+
+def nes_rs(space: Space, estimates: Estimates, size: int, pool: int, seed: int) -> list[Candidate]:
+    """NES-RS (Zaidi et al., 2021): of a random pool, add whichever network lowers the ensemble's loss most."""
+    left = list(_others(space, max(pool, size), Random(f"ensembles {seed}")))
+    chosen: list[Architecture] = []
+    for _ in range(size):
+        best = min(left, key=lambda arch: estimates.loss([*chosen, arch]))
+        left.remove(best)
+        chosen.append(best)
+    return [Candidate(tuple(chosen), estimates.loss(chosen))]
+
+
+def _others(space: Space, count: int, rng: Random) -> Iterator[Architecture]:
+    """So many connected architectures, no two of which are the same network."""
+    seen: set[Architecture] = set()
+    for _ in range(DRAWS * count):
+        if len(seen) == count:
+            return
+        arch = space.sample(rng)
+        if space.connected(arch) and space.canonical(arch) not in seen:
+            seen.add(space.canonical(arch))
+            yield arch
+    if len(seen) < count:
+        raise InputError(f"{space.name} does not seem to have {count} different networks: ask for fewer")

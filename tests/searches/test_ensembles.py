@@ -1,0 +1,107 @@
+"""Ensembles are drawn by their posterior, judged by the mean of cached predictions, and the best comes first."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from initio.errors import InputError
+from initio.records import Architecture
+from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
+from initio.spaces import NB201
+
+LABELS = np.arange(40) % 4
+FLAT = ArchitecturePosterior(NB201, (0.0,) * 30)
+
+
+class Fake:
+    """Someone who predicts, and counts how often."""
+
+    def __init__(self) -> None:
+        self.asked: list[Architecture] = []
+
+    def __call__(self, arch: Architecture) -> np.ndarray:
+        self.asked.append(arch)
+        powers = np.exp(np.random.default_rng(arch.choices).normal(size=(len(LABELS), 4)))
+        return powers / powers.sum(1, keepdims=True)
+
+
+@pytest.fixture
+def estimates() -> Estimates:
+    return Estimates(NB201, Fake(), LABELS)
+
+
+def leaning(strength: float) -> ArchitecturePosterior:
+    """For convolutions of 3x3 on all edges."""
+    return ArchitecturePosterior(NB201, tuple(strength * (option == 3) for _ in range(6) for option in range(5)))
+
+
+def test_a_posterior_can_be_looked_at() -> None:
+    posterior = leaning(2.0)
+    expected = np.exp(2) / (np.exp(2) + 4)
+    assert [row[3] for row in posterior.marginals] == pytest.approx([expected] * 6)
+    assert posterior.mode.choices == (3,) * 6
+    assert FLAT.entropies == pytest.approx([1.0] * 6)
+    assert leaning(50.0).entropies == pytest.approx([0.0] * 6, abs=1e-9)
+    flatter = ArchitecturePosterior(NB201, posterior.alpha, temperature=10.0)
+    assert flatter.marginals[0][3] < posterior.marginals[0][3]
+
+
+def test_samples_have_the_posteriors_shares() -> None:
+    posterior, rng = leaning(2.0), np.random.default_rng(0)
+    drawn = np.array([posterior.sample(rng).choices for _ in range(1000)])
+    assert (drawn == 3).mean() == pytest.approx(posterior.marginals[0][3], abs=0.03)  # few are not connected
+
+
+def test_far_particles_are_other_networks_and_near_ones_are_not() -> None:
+    posterior = leaning(4.0)
+    near, far = (posterior.sets(4, [delta], np.random.default_rng(0))[0] for delta in (-2.0, 1.0))
+    assert set(near) == {posterior.mode}
+    assert len(set(far)) == 4
+
+
+def test_a_network_predicts_once_and_the_mean_is_judged(estimates: Estimates) -> None:
+    first, second = (Architecture("nb201", choices) for choices in ((3,) * 6, (2,) * 6))
+    losses = [estimates.loss(members) for members in ([first], [second], [first, second])]
+    predict = estimates.predict
+    assert isinstance(predict, Fake)
+    assert len(predict.asked) == 2
+    mean = (predict(first) + predict(second)) / 2
+    assert losses[2] == pytest.approx(-np.log([row[label] for row, label in zip(mean, LABELS, strict=True)]).mean())
+    assert losses[2] < max(losses[:2])
+
+
+@pytest.mark.parametrize(("sampling", "delta_by"), [("mc", "grid"), ("svgd", "grid"), ("svgd", "bayes")])
+def test_the_best_of_many_comes_first_and_again(sampling: str, delta_by: str, estimates: Estimates) -> None:
+    def run() -> list:  # type: ignore[type-arg]
+        return nesbs(leaning(1.0), estimates, 3, 9, np.random.default_rng(1), sampling, delta_by)  # type: ignore[arg-type]
+
+    found = run()
+    losses = [candidate.loss for candidate in found]
+    assert losses == sorted(losses)
+    assert losses[0] == pytest.approx(estimates.loss(found[0].members))
+    assert all(estimates.different(candidate.members) for candidate in found)
+    assert {candidate.delta is None for candidate in found} == {sampling == "mc"}
+    assert run() == found
+
+
+def test_a_posterior_that_is_sure_is_a_sentence(estimates: Estimates) -> None:
+    with pytest.raises(InputError, match="higher temperature"):
+        nesbs(leaning(200.0), estimates, 3, 5, np.random.default_rng(0), "mc")
+
+
+def test_greedy_selection_adds_what_helps_most(estimates: Estimates) -> None:
+    [chosen] = nes_rs(NB201, estimates, 2, 8, seed=0)
+    pool = list(estimates.known)
+    assert len(pool) == 8
+    best = min(pool, key=lambda arch: estimates.loss([arch]))
+    assert NB201.canonical(chosen.members[0]) == best
+    pairs = [estimates.loss(pair) for pair in combinations(pool, 2) if best in pair]
+    assert chosen.loss == pytest.approx(min(pairs))
+
+
+def test_random_ensembles_are_of_different_networks(estimates: Estimates) -> None:
+    found = uniform(NB201, estimates, 3, 4, seed=0)
+    assert len(found) == 4
+    assert all(estimates.different(candidate.members) for candidate in found)
+    assert found[0].loss == min(candidate.loss for candidate in found)
