@@ -109,7 +109,7 @@ class SearchResult:
         """What is worth saying, by its name."""
         facts, cost = self.facts, self.cost
         told = {"chosen": self._space.format(self.best), "why": self.why}
-        if facts.parameters is not None:
+        if facts.parameters is not None and facts.flops is not None:
             told["size"] = f"{facts.parameters:,} parameters, {facts.flops:,} FLOPs, {facts.classes} classes"
             if facts.channels is not None:
                 told["size"] += f"; {facts.channels} channels, {facts.cells} cells"
