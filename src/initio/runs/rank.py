@@ -130,7 +130,7 @@ def rank(
 
     >>> found = rank("nb201", 8, channels=2, cells=1, batch_size=8)
     >>> [row.place for row in found.rows(3)], len(found.ranking.members)
-    ([1, 2, 3], 6)
+    ([1, 2, 3], 7)
     """
     if isinstance(what, ScoreTable):
         if not len(what):
