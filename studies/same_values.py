@@ -5,9 +5,10 @@ python -m studies.same_values --data ../shared/data
 `values/` has, from commit d569041, the metrics of 60 seeded architectures of every space in float32 and float64, the
 steps of searches, the derivatives of one-shot networks, and searches on published tables. The table prints how many are
 equal to the bit and the largest relative difference of the others. What is computed in float64 may differ by 1e-6, what
-is computed in float32 by 1e-4, one-shot networks in float32 by 0.1; beyond that the command fails. A metric in float32
-that is now nearer to its value in float64 than the kept one has got better and is counted apart: ill-conditioned ones
-(jacob_cov, grasp) move more than others when kernels round in another way. Without --data the benches are left out.
+is computed in float32 by 1e-4, traces of nasi-fit's steps by 8e-3, one-shot networks in float32 by 0.1; beyond that the
+command fails. A metric in float32 that is now nearer to its value in float64 than the kept one has got better and is
+counted apart: ill-conditioned ones (jacob_cov, grasp) move more than others when kernels round in another way. Without
+--data the benches are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ SHAPE, CLASSES, BATCH = (3, 8, 8), 10, 12
 # A one-shot network in float32 is ill-conditioned, and the kept literal runs come from an engine whose G is off by up
 # to 5 % of its largest part from that of float64 (T by 0.6 %). `rounding` prints how far the present engine is off;
 # `derivatives` holds it to 1e-6 where float64 decides.
-TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "one-shot, float32": 0.1}
+# T of the networks that nasi-fit builds (16 of nb201 and of nb1shot1-s1) is off float64's by up to 4e-3 in torch's own
+# float32 and by up to 3e-3 with the compiled kernels: when kernels round in another way, steps may move by twice that.
+TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "traces, float32": 8e-3, "one-shot, float32": 0.1}
+KINDS = {"nasi": "one-shot, float32", "nasi-fit": "traces, float32"}
 PARTS = ("scores", "searches", "derivatives", "rounding", "bench")
 TODAY = {"nasi": "nasi-fit", "nasi-literal": "nasi"}  # what the kept searches are called now
 SAMPLES = 3  # of each one-shot network, for the rounding
@@ -141,9 +145,7 @@ def searches(methods: Sequence[str] = ()) -> Iterator[Row]:
             continue
         found = search(**arguments)
         told = ", ".join(str(value) for value in arguments.values())
-        row = Row("search", told, "float32")
-        if arguments["method"] == "nasi":
-            row.dtype = "one-shot, float32"
+        row = Row("search", told, KINDS.get(arguments["method"], "float32"))
         row.add(run["chosen"], list(found.best.choices))
         steps = [encode_step(step) for step in found.steps]
         for step in steps:
