@@ -310,9 +310,11 @@ def _network(
     size = home.sizes.published if recipe.published else home.sizes.training
     extras: dict[str, Any] = {}
     if isinstance(home, GenotypeSpace):
-        extras = {"auxiliary": recipe.head and recipe.auxiliary > 0, "drop_path": recipe.drop_path}
+        extras["auxiliary"] = recipe.head and recipe.auxiliary > 0
+    if home.drops_paths:
+        extras["drop_path"] = recipe.drop_path
     elif recipe.drop_path and not recipe.published:
-        raise InputError(f"drop_path is an option of darts cells, not of {home.name}: leave it out")
+        raise InputError(f"drop_path is an option of darts and nb201 cells, not of {home.name}: leave it out")
     if not recipe.published:
         channels, cells = channels or size.channels, cells or size.cells
     network = home.resolve(NetworkSettings(channels, cells, data.classes, data.shape, **extras))
@@ -332,8 +334,12 @@ def _notes(home: Space, recipe: TrainingSettings, data: Dataset, network: Networ
     if data.left_out:
         names = ", ".join(data.left_out[:MOST_NAMED]) + ", ..." * (len(data.left_out) > MOST_NAMED)
         yield f"{len(data.left_out):,} pictures cannot be read and are left out: {names}"
-    if (recipe.head or recipe.drop_path) and not isinstance(home, GenotypeSpace):
-        yield f"dropped paths and the auxiliary head are for darts cells: {home.name} is trained without them"
+    absent = {
+        "an auxiliary head": recipe.head and not isinstance(home, GenotypeSpace),
+        "dropped paths": recipe.drop_path and not home.drops_paths,
+    }
+    if names := " and ".join(name for name, missing in absent.items() if missing):
+        yield f"networks of {home.name} are trained without {names}"
 
 
 def _unheard(note: str) -> None:
