@@ -23,7 +23,8 @@ from initio.searches.alpha import RestingSearch, alpha_of, spread
 from initio.searches.methods.darts import softmax_blend
 from initio.searches.oneshot import SKIP, Moment, SharedEpoch, SharedTraining
 from initio.searches.problem import Problem
-from initio.spaces import GraphSpace
+from initio.spaces import GraphSpace, Space
+from initio.spaces.base import Size
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,13 @@ class PDarts(RestingSearch):
             return [float(word) for word in self.dropout.split(",")]
         except ValueError:
             return []
+
+    def network_size(self, space: Space) -> Size:
+        """As published, its first network has 5 of DARTS' cells."""
+        size = super().network_size(space)
+        if self.size == "published" and space.name == "darts":
+            return replace(size, cells=5)
+        return size
 
     def sized(self, at: Problem, stage: int) -> Problem:
         """Deeper stage by stage."""
