@@ -57,13 +57,14 @@ class Controller(nn.Module):
     def forward(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """So many draws: choices (count, decisions), their log-probabilities, and the entropies met on the way."""
         read = torch.zeros(count, dtype=torch.int64)
-        states, before = [None] * len(self.cells), 1
+        states: list[tuple[Tensor, Tensor] | None] = [None] * len(self.cells)
+        before = 1
         choices, logs, entropies = [], [], []
         for head, size in zip(self.heads, self.sizes, strict=True):
             out = self.embedding(read)
             for layer, cell in enumerate(self.cells):
-                states[layer] = cell(out, states[layer])
-                out = states[layer][0]
+                states[layer] = state = cell(out, states[layer])
+                out, _ = state
             logits = self.bound * torch.tanh(head(out) / self.temperature)
             log_p = logits.log_softmax(1)
             chosen = torch.multinomial(log_p.detach().exp(), 1)
