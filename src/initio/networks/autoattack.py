@@ -27,6 +27,7 @@ SEED = 0
 BOX = Bounds()
 
 Loss = Callable[[Tensor], Tensor]  # of logits, one a sample
+Part = Callable[[Tensor, Tensor], Tensor]  # from inputs and labels to changed inputs
 
 
 def autoattack(
@@ -39,7 +40,7 @@ def autoattack(
 ) -> Tensor:
     """Each attack on the samples that are answered rightly still; those that no attack turns stay as they were."""
     rng = torch.Generator().manual_seed(SEED)
-    attacks = (
+    attacks: tuple[Part, ...] = (
         lambda a, b: apgd(model, a, bounds, lambda z: F.cross_entropy(z, b, reduction="none"), b, rng, steps),
         lambda a, b: _targeted(
             model, a, b, lambda a, b, t: apgd(model, a, bounds, partial(dlr, y=b, target=t), b, rng, steps)
@@ -167,7 +168,7 @@ def square(
 
     def margin(changed: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
-            logits = model(changed.reshape(-1, *shape[1:]))
+            logits: Tensor = model(changed.reshape(-1, *shape[1:]))
         return _of(logits, labels) - logits.scatter(1, labels[:, None], -math.inf).amax(1)
 
     at = torch.clamp(x + epsilon * signs(m, c, 1, w), low, high)  # stripes
