@@ -136,6 +136,22 @@ def test_a_member_that_diverged_is_left_out_and_one_alone_is_no_ensemble(made: P
         resume_ensemble(folder)
 
 
+def test_the_others_go_on_without_one_that_diverged(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "e"
+    asked = {"size": 3, "epochs": 1, "channels": 2, "cells": 1, "method": "deep", "shared": str(made / "search")}
+    whole = initio.ensemble("nb201", "digits", folder=folder, **asked)
+    answers = predictions(folder)
+    (folder / "result.json").unlink()
+    path = folder / "members" / "2" / "trained.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"flag": "the training diverged in epoch 1"}))
+    found = resume_ensemble(folder)
+    assert found.outcome.members == (1, 3)
+    assert found.outcome.left_out == {"2": "the training diverged in epoch 1"}
+    np.testing.assert_array_equal(predictions(folder), answers[[0, 2]])
+    assert found.outcome.weights == (whole.outcome.weights[0], whole.outcome.weights[2])
+    assert "left out: the training diverged" in str(found)
+
+
 def test_the_exported_file_agrees(made: Path, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     path = initio.export(made, tmp_path / "e.onnx", "onnx")

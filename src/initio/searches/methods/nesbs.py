@@ -75,7 +75,10 @@ class Nesbs(AlphaSearch):
         if self.posterior == "best-response" or now.epoch + 1 < now.epochs:
             return
         count = math.ceil(len(at.other) / at.settings.batch_size)
-        for epoch in range(max(self.posterior_epochs, math.ceil(self.posterior_updates / count))):
+        epochs = max(self.posterior_epochs, math.ceil(self.posterior_updates / count))
+        if at.problem.tell is not None:
+            at.problem.tell(f"the posterior learns from {len(at.other):,} held-out samples, {epochs * count:,} updates")
+        for epoch in range(epochs):
             at.held = at.held_out(epoch, count, POSTERIOR)
             for _ in range(count):
                 super().learn(at, now)
