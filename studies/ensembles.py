@@ -16,16 +16,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 
 import initio
-from initio.analysis.ensembles import agreement, judge_ensemble
+from initio.analysis.ensembles import EstimateAgreement
 from initio.records import Architecture
+from initio.runs.estimates import SIZES, estimates
 from initio.runs.folder import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
@@ -36,6 +35,7 @@ MEMBERS = {"channels": 8, "cells": 1, "epochs": 4, "size": 3}
 NETWORKS = 60  # that a method may ask for predictions with shared weights
 ATTACKS, ATTACKED = ("fgsm", "pgd", "cw", "autoattack"), 30
 DATA = ("cifar10", "cifar100")
+MOST_SEEDS = 20  # that are looked for
 ROWS: dict[str, dict[str, Any]] = {
     "NESBS (SVGD-RD)": {"method": "nesbs", "sampling": "svgd", "candidates": NETWORKS // 3},
     "NESBS (MC)": {"method": "nesbs", "sampling": "mc", "candidates": NETWORKS // 3},
@@ -137,7 +137,7 @@ def _spent(folder: Path, began: float) -> None:
 
 
 def _finished(out: Path, data: str, row: str) -> list[Path]:
-    folders = (folder_of(out, data, seed, row) for seed in range(100))
+    folders = (folder_of(out, data, seed, row) for seed in range(MOST_SEEDS))
     return [folder for folder in folders if (folder / "result.json").is_file()]
 
 
@@ -244,8 +244,9 @@ def _estimates(out: Path) -> str:
     """Table 5.6: estimated loss with shared weights against true error, of all different trained networks by seed."""
     rows = [["data", "n", "ensembles", "Spearman", "Pearson", "agreement of the best 30 %"]]
     for data in DATA:
-        for n in (1, 3, 5):
-            found = [one for seed in range(100) if (one := _agreement(out, data, seed, n)) is not None]
+        by_seed = [_agreements(out, data, seed) for seed in range(MOST_SEEDS)]
+        for n in SIZES:
+            found = [one[n] for one in by_seed if n in one]
             if not found:
                 continue
             columns = ([getattr(one, name) for one in found] for name in ("spearman", "pearson", "top"))
@@ -254,27 +255,12 @@ def _estimates(out: Path) -> str:
     return f"Table 5.6\n\n{_table(rows)}" if len(rows) > 1 else ""
 
 
-def _agreement(out: Path, data: str, seed: int, n: int) -> Any:
-    home = out / f"{data}-{seed}"
-    logits: dict[Architecture, np.ndarray] = {}
-    labels: np.ndarray | None = None
-    for row in ROWS:
-        folder = folder_of(out, data, seed, row)
-        if row == "MC DropPath" or not (folder / "result.json").is_file():
-            continue
-        found = initio.load_ensemble(folder)
-        with np.load(folder / "predictions.npz") as kept:
-            labels = kept["labels"]
-            for number, answers in zip(found.outcome.members, kept["logits"], strict=True):
-                logits.setdefault(initio.get_space("nb201").canonical(found.choice.members[number - 1]), answers)
-    if labels is None or len(logits) <= n:
-        return None
-    estimates = _Judge(home / "post-training").held
-    names = tuple(map(str, range(logits[next(iter(logits))].shape[1])))
-    groups = list(combinations(logits, n))
-    groups = Random(seed).sample(groups, min(len(groups), 200))
-    true = [judge_ensemble(np.stack([logits[arch] for arch in group]), labels, names).error for group in groups]
-    return agreement([estimates.loss(group) for group in groups], true)
+def _agreements(out: Path, data: str, seed: int) -> dict[int, EstimateAgreement]:
+    folders = [folder_of(out, data, seed, row) for row in ROWS]
+    done = [folder for folder in folders if (folder / "result.json").is_file()]
+    if not done:
+        return {}
+    return {one.size: one for one in estimates(done, seed=seed)}
 
 
 def _posteriors(out: Path) -> str:
@@ -338,7 +324,7 @@ def figures(out: Path, pictures: Path) -> None:
     """Figures 5.3 to 5.7 on CIFAR-10, from finished runs."""
     from initio.report.surfaces import save_lines
 
-    runs = [run for seed in range(100) if RunFolder(run := out / f"{DATA[0]}-{seed}" / "post-training").finished]
+    runs = [run for seed in range(MOST_SEEDS) if RunFolder(run := out / f"{DATA[0]}-{seed}" / "post-training").finished]
     judges = [_Judge(run) for run in runs]
     seeds = range(len(judges))
 
@@ -388,7 +374,7 @@ def _discrepancy(out: Path) -> None:
     """Figure 5.5: how far the likeliest architecture is from the best of 60 random ones, by posterior."""
     for kind in ("post-training", "best-response"):
         gaps = []
-        for seed in range(100):
+        for seed in range(MOST_SEEDS):
             run = out / f"{DATA[0]}-{seed}" / kind
             if not (run.is_dir() and RunFolder(run).finished):
                 continue

@@ -310,6 +310,21 @@ def test_another_problems_network_is_not_shared(made: Path, tmp_path: Path) -> N
     assert main(["ensemble", "nb201", "--data", "digits", "--shared", str(made / "search"), "--batch-size", "3"]) == 2
 
 
+def test_estimates_are_compared_with_trained_networks(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"size": 2, "candidates": 4, "epochs": 1, "channels": 2, "cells": 1, "method": "random"}
+    other = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
+    assert main(["study", "estimates", str(made), str(other.folder), "--sizes", "1", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["size"], one["ensembles"]) for one in found] == [(1, 4), (2, 6)]
+    assert all(-1 <= one["spearman"] <= 1 for one in found if one.get("spearman") is not None)
+    assert main(["study", "estimates", str(made)]) == 2
+    assert "too few" in capsys.readouterr().err
+    assert main(["study", "estimates", str(made), str(other.folder)]) == 0
+    assert "Spearman" in capsys.readouterr().out
+
+
 def test_two_paths_a_node_in_darts(tmp_path: Path) -> None:
     asked = ASKED | {"candidates": 3, "samples": 40, "supernet_epochs": 1, "posterior_updates": 1, "epochs": 1}
     asked |= {"cells": 3, "batch_size": 16, "sampling": "mc"}

@@ -79,27 +79,31 @@ class EstimateAgreement:
     """How well estimated performances of ensembles agree with true ones [NESBS Table 5.6].
 
     Args:
+        size: of the ensembles.
         ensembles: that were compared.
         spearman: rank correlation; None where one side has no variance.
         pearson: linear correlation; the same.
         top: share of the best 30 % by estimate that are among the best 30 % in truth, in percent.
     """
 
+    size: int
     ensembles: int
     spearman: float | None
     pearson: float | None
     top: float
 
 
-def agreement(estimated: Sequence[float], true: Sequence[float], share: float = 0.3) -> EstimateAgreement:
+def agreement(
+    estimated: Sequence[float], true: Sequence[float], *, size: int = 1, share: float = 0.3
+) -> EstimateAgreement:
     """Compares losses or errors of the same ensembles, less is better on both sides."""
     a, b = np.asarray(estimated), np.asarray(true)
     best = max(1, round(share * len(a)))
     both = set(np.argsort(a, kind="stable")[:best]) & set(np.argsort(b, kind="stable")[:best])
     if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return EstimateAgreement(len(a), None, None, 100 * len(both) / best)
+        return EstimateAgreement(size, len(a), None, None, 100 * len(both) / best)
     return EstimateAgreement(
-        len(a), float(spearmanr(a, b).statistic), float(pearsonr(a, b).statistic), 100 * len(both) / best
+        size, len(a), float(spearmanr(a, b).statistic), float(pearsonr(a, b).statistic), 100 * len(both) / best
     )
 
 

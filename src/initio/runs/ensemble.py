@@ -178,7 +178,7 @@ class _EnsembleWork:
             prior = self._ranked(at)
         posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature, prior)
         labels = np.concatenate([y.numpy() for _, y in at.examples.validate()])
-        estimates = Estimates(at.space, partial(_inherited, at), labels)
+        estimates = Estimates(at.space, partial(inherited, at), labels)
         mode = posterior.mode
         compared = self._compared(posterior, estimates)
         choice = Choice(
@@ -307,7 +307,7 @@ def _train_member(
     return number
 
 
-def _inherited(at: SharedTraining, arch: Architecture) -> np.ndarray:
+def inherited(at: SharedTraining, arch: Architecture) -> np.ndarray:
     """Probabilities on the held-out part with the shared weights."""
     import torch
 
