@@ -86,6 +86,7 @@ class StudyConvergence:
         variants: how many random ones.
         kind: what is random in them: connections or operations.
         widest: train the adapted cell too, the widest and shallowest one with the same operations.
+        only: train these alone, with commas between them, as C0,C1,adapted; by default all.
         lr: learning rates, separated by commas; everybody is trained with each.
         epochs: of each training.
         samples: use about so many samples of the training part.
@@ -103,6 +104,7 @@ class StudyConvergence:
     variants: int = 5
     kind: Literal["connections", "operations"] = "connections"
     widest: bool = False
+    only: str = ""
     lr: str = "0.025"
     epochs: int = 10
     samples: int | None = None
@@ -126,6 +128,7 @@ class StudyConvergence:
         folder = _folder(self.out, "convergence", self.architecture, self.seed)
         same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers")
         asked: dict[str, Any] = {name: getattr(self, name) for name in same}
+        asked["only"] = tuple(filter(None, self.only.split(",")))
         with _resumable(folder), TrainReporter() as told:
             found = convergence(
                 self.architecture, self.data, n=self.variants, rates=rates, **asked, folder=folder, on_done=told.show

@@ -37,7 +37,7 @@ class ConvergencePlan:
     """What was asked, with every default as it was then."""
 
     architecture: Architecture
-    variants: tuple[Architecture, ...]  # the first is the original
+    variants: tuple[Architecture, ...]  # the first is the original, if it is among them
     names: tuple[str, ...]
     data: str
     rates: tuple[float, ...]
@@ -102,6 +102,7 @@ def convergence(
     n: int = 5,
     kind: VariantKind = "connections",
     widest: bool = False,
+    only: tuple[str, ...] = (),
     rates: tuple[float, ...] = (0.025,),
     epochs: int = 10,
     samples: int | None = None,
@@ -120,6 +121,7 @@ def convergence(
         n: how many random variants.
         kind: what is random in them.
         widest: train the adapted cell too, the widest and shallowest with the same operations.
+        only: names of those that are trained, as C0, C1 and adapted; by default all.
         rates: learning rates that are begun with.
         epochs: of each training.
         samples: use about so many of the training part.
@@ -136,7 +138,9 @@ def convergence(
         raise InputError(f"learning rates are positive numbers, as 0.0025,0.025,0.25, not {rates}")
     found = variants(space, arch, n, kind=kind, seed=seed)
     if widest:
-        found = (*found, Variant("adapted", adapted(space, arch), CellShape(0.0, 0)))
+        wide = adapted(space, arch)
+        found = (*found, Variant("adapted", wide, shape(space.cells(wide)[0])))
+    found = _chosen(found, only)
     learned, tested, _ = load_parts(data)
     if isinstance(learned, Noise) or tested is None:
         raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
@@ -163,6 +167,14 @@ def convergence(
         _draw(study.folder, result)
         study.finish(result)
     return result
+
+
+def _chosen(found: tuple[Variant, ...], only: tuple[str, ...]) -> tuple[Variant, ...]:
+    names = [one.name for one in found]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise InputError(f"there is no variant {unknown[0]!r} among {', '.join(names)}")
+    return tuple(one for one in found if not only or one.name in only)
 
 
 @lru_cache(maxsize=1)
