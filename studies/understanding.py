@@ -2,9 +2,9 @@
 
     python -m studies.understanding tables --data FOLDER           # counted and predicted: a minute
     python -m studies.understanding published --data FOLDER        # width and depth in the published tables: a minute
-    python -m studies.understanding convergence --data FOLDER      # trainings: some 7 core-minutes a seed
-    python -m studies.understanding operations --data FOLDER       # random operations: some 3 core-minutes a seed
-    python -m studies.understanding landscapes --data FOLDER       # around trained networks: some 5 core-minutes a seed
+    python -m studies.understanding convergence --data FOLDER      # trainings: two core-minutes a seed
+    python -m studies.understanding operations --data FOLDER       # random operations: one core-minute a seed
+    python -m studies.understanding landscapes --data FOLDER       # around trained networks: two core-minutes a seed
 
 FOLDER has the tables of the benchmarks and `cifar10_sub10k.npz`, a part of CIFAR-10; `--train digits` learns digits in
 its place. Studies are kept below --out and go on where they were interrupted, so more `--seeds` add to what is there;
@@ -39,7 +39,7 @@ PREDICTED = ("darts_v2", "snas")  # cells that the surrogate knows
 RATES = (0.0025, 0.025, 0.25)
 WIRINGS = ("adapted", "C0", "C1")  # from wide to narrow; C1 is the narrowest of
 N = 13  # random ones
-LEARNED, TESTED, PIXELS = 1500, 1000, 16  # of CIFAR-10
+LEARNED, TESTED, PIXELS = 1000, 500, 16  # of CIFAR-10
 
 
 def main() -> None:
@@ -49,11 +49,11 @@ def main() -> None:
     parser.add_argument("part", choices=parts)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--train", help="what networks learn; by default a part of CIFAR-10 at 16x16 pixels")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--channels", type=int, default=4)
-    parser.add_argument("--cells", type=int, default=8)
+    parser.add_argument("--cells", type=int, default=5)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--grid", type=int, default=9)
+    parser.add_argument("--grid", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("runs/understanding"))
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
@@ -128,8 +128,9 @@ def converged(
     curves: list[ConvergenceCurve] = []
     for seed in options.seeds:
         found = convergence(
-            "darts_v2", learned(options), n=n, kind=kind, widest=bool(only), only=only, rates=rates, epochs=options.epochs,
-            channels=options.channels, cells=options.cells, seed=seed, folder=options.out / f"{kind}-{seed}",
+            "darts_v2", learned(options), n=n, kind=kind, widest=bool(only), only=only, rates=rates,
+            epochs=options.epochs, channels=options.channels, cells=options.cells, seed=seed,
+            folder=options.out / f"{kind}-{seed}",
             on_done=lambda task, done, total: print(f"{task}: {done} of {total}", flush=True),
         )  # fmt: skip
         curves += found.curves
@@ -200,7 +201,7 @@ def pictured(curves: list[ConvergenceCurve], order: tuple[str, ...], path: Path)
 
 
 def wirings(options: argparse.Namespace) -> None:
-    """Figures 4.3 and 4.4: the adapted cell, DARTS, and the narrowest of 13 random wirings, with three learning rates."""
+    """Figures 4.3 and 4.4: the adapted cell, DARTS, and the narrowest of 13 wirings, with three learning rates."""
     curves = converged(options, "connections", N, RATES, WIRINGS)
     show(curves, WIRINGS)
     if options.pictures:
@@ -233,7 +234,7 @@ def landscapes(options: argparse.Namespace) -> None:
             )  # fmt: skip
             label = f"{name} ({next(iter(shapes(DARTS, one).values()))})"
             around = landscape(
-                str(trained.folder), grid=options.grid, samples=128, folder=folder, seed=seed, steps=10, probes=6,
+                str(trained.folder), grid=options.grid, samples=100, folder=folder, seed=seed, steps=10, probes=6,
                 on_done=lambda task, done, total: print(f"{task}: {done} of {total}", flush=True),
             )  # fmt: skip
             found[name].append((folder, around))

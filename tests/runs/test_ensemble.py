@@ -1,6 +1,7 @@
 """An ensemble from a shared network to a file: resumed after every stage to the same bits, exported, refused."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import torch
 import initio
 from initio.cli import main
 from initio.errors import InputError
+from initio.report.page import DataTable, LineChart
 from initio.runs.ensemble import resume_ensemble
+from initio.runs.pages import sections, summary
+from initio.runs.subjects import read_folder
 
 ASKED = {
     "size": 2, "candidates": 7, "supernet_epochs": 1, "posterior_epochs": 1, "samples": 80, "epochs": 1, "channels": 2,
@@ -159,3 +163,21 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
     monkeypatch.setattr("initio.runs.models.TrainedModel.build", lambda *_: Flat())
     found = initio.attack(made, ("fgsm", "pgd", "cw"), samples=60, save=False)
     assert {(each.fooled, each.masked, each.resisted) for each in found.rounds if each.samples} == {(0.0, 100.0, 0.0)}
+
+
+def test_its_report_shows_members_posterior_and_trainings(made: Path) -> None:
+    found, subject = initio.load_ensemble(made), read_folder(made)
+    shown = {section.title: section.blocks for section in sections(subject)}
+    assert list(shown)[:2] == ["The ensemble", "The cells"]
+    members, _, _, posterior, compared = shown["The ensemble"]
+    assert isinstance(members, DataTable)
+    assert members.columns["error, %"] == [*found.outcome.judgement.singles, found.outcome.judgement.error]
+    assert isinstance(posterior, DataTable)
+    assert posterior.length == sum(map(len, found.choice.marginals))
+    assert isinstance(compared, DataTable)
+    assert compared.length == len(found.choice.compared)
+    assert any("member 2 training" in chart.lines for chart in shown["The trainings"] if isinstance(chart, LineChart))
+    assert f"{found.outcome.judgement.error:.2f} % of" in summary(subject)
+    words = shlex.split(found.plan.command())
+    assert words[:3] == ["initio", "ensemble", "nb201"]
+    assert words[words.index("--size") + 1] == "2"

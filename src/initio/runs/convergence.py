@@ -20,7 +20,7 @@ from initio.data.sources import load_parts, located
 from initio.errors import InputError
 from initio.files import read_text
 from initio.records import Architecture, Scalar, decode, from_json
-from initio.runs.folder import find_architecture
+from initio.runs.folder import find_architecture, option_words, typed
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.spaces import NetworkSettings, get_space
 from initio.training import TrainedEpoch, checkpoints
@@ -45,8 +45,24 @@ class ConvergencePlan:
     network: NetworkSettings
     fingerprint: str  # of the data
     seed: int
+    drawn: int  # random variants
+    varied: VariantKind  # what is random in them
 
     kind: ClassVar[str] = "convergence plan"
+
+    def command(self, notation: str) -> str:
+        """The same for the command line, given the architecture as it is written."""
+        rates = ",".join(f"{rate:g}" for rate in self.rates)
+        random = [name for name in self.names if name not in ("C0", "adapted")]
+        asked: dict[str, Scalar] = {"data": self.data, "variants": self.drawn, "kind": self.varied, "lr": rates}
+        if "adapted" in self.names:
+            asked["widest"] = True
+        if len(random) < self.drawn or "C0" not in self.names:
+            asked["only"] = ",".join(self.names)
+        size = {"channels": self.network.channels, "cells": self.network.cells, "seed": self.seed}
+        chosen = {name: self.settings[name] for name in ("epochs", "samples")} | size
+        asked |= {name: value for name, value in chosen.items() if value is not None}
+        return f"initio study convergence {typed(notation)} {option_words(asked)}"
 
 
 @dataclass(frozen=True)
@@ -156,6 +172,8 @@ def convergence(
         space.resolve(NetworkSettings(channels or size.channels, cells or size.cells, learned.classes, learned.shape)),
         examples_of(learned, recipe, seed).fingerprint,
         seed,
+        n,
+        kind,
     )
     study = StudyFolder(Path(folder) if folder is not None else new_study_folder("convergence", arch.space, seed))
     study.begin(plan)
@@ -167,6 +185,11 @@ def convergence(
         _draw(study.folder, result)
         study.finish(result)
     return result
+
+
+def load_convergence(folder: str | Path) -> ConvergenceResult:
+    """What a finished study came to."""
+    return StudyFolder(Path(folder)).result(ConvergenceResult)
 
 
 def _chosen(found: tuple[Variant, ...], only: tuple[str, ...]) -> tuple[Variant, ...]:

@@ -33,7 +33,7 @@ from initio.errors import InputError
 from initio.files import fresh_folder, locked, read_text, whole_file, write_text
 from initio.records import Architecture, Scalar, from_json, to_json
 from initio.runs.evaluate import answers_kept_aside
-from initio.runs.folder import RunFolder
+from initio.runs.folder import RunFolder, option_words
 from initio.runs.models import TrainedModel, load_model
 from initio.runs.search import search
 from initio.runs.sharing import trained_weights
@@ -114,6 +114,12 @@ class EnsemblePlan:
             raise InputError(f"candidates must be at least 1, not {self.candidates}")
         if not 0 < self.temperature < float("inf"):
             raise InputError(f"the temperature must be positive, not {self.temperature}")
+
+    def command(self) -> str:
+        """The same for the command line."""
+        own = {name: value for name, value in vars(self).items() if name not in ("space", "settings", "versions")}
+        asked = {name: value for name, value in (own | self.settings).items() if value is not None}
+        return f"initio ensemble {quote(self.space)} {option_words(asked)}"
 
 
 @dataclass(frozen=True)
