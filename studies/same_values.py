@@ -6,9 +6,9 @@ python -m studies.same_values --data ../shared/data
 steps of searches, the derivatives of one-shot networks, and searches on published tables. The table prints how many are
 equal to the bit and the largest relative difference of the others. What is computed in float64 may differ by 1e-6, what
 is computed in float32 by 1e-4, traces of nasi-fit's steps by 8e-3, one-shot networks in float32 by 0.1; beyond that the
-command fails. A metric in float32 that is now nearer to its value in float64 than the kept one has got better and is
-counted apart: ill-conditioned ones (jacob_cov, grasp) move more than others when kernels round in another way. Without
---data the benches are left out.
+command fails. Metrics in float32 are compared by how far they are off float64's: one that is no farther off than that
+metric ever was among the kept of its space is counted apart, since ill-conditioned ones (jacob_cov, grasp) move more
+than 1e-4 when kernels round in another way. Without --data the benches are left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Row:
     dtype: str
     compared: int = 0
     equal: int = 0
-    nearer: int = 0
+    rounded: int = 0
     worst: float = 0.0
 
     def add(self, kept: Any, now: Any, scale: float | None = None) -> None:
@@ -83,12 +83,11 @@ class Row:
         else:  # another word, another architecture, or a value that is there once
             self.worst = math.inf
 
-    def add_rounded(self, kept: Any, now: Any, exact: Any) -> None:
-        """Compares two values of float32, of which the kept one may be the farther from float64's."""
-        numbers = [value for value in (kept, now, exact) if isinstance(value, float) and math.isfinite(value)]
-        if len(numbers) == 3 and abs(now - exact) < abs(kept - exact):
+    def add_rounded(self, kept: Any, now: Any, exact: Any, rounding: float) -> None:
+        """Compares two values of float32; `rounding` is how far from float64's such a value may be."""
+        if kept != now and _off(now, exact) <= rounding:
             self.compared += 1
-            self.nearer += 1
+            self.rounded += 1
         else:
             self.add(kept, now)
 
@@ -99,7 +98,7 @@ class Row:
 
     def __str__(self) -> str:
         verdict = {True: "", False: "  CHANGED"}[self.same]
-        counts = f"{self.compared} | {self.equal} | {self.nearer}"
+        counts = f"{self.compared} | {self.equal} | {self.rounded}"
         return f"| {self.kind} | {self.what} | {counts} | {self.worst:.1e} |{verdict}"
 
 
@@ -118,16 +117,28 @@ def scores(spaces: Sequence[str] = (), first: int | None = None) -> Iterator[Row
         network = NetworkSettings(found["channels"], found["cells"], CLASSES, SHAPE)
         for dtype, columns in found["values"].items():
             row, flags = Row("metrics", f"{name}, {dtype}", dtype), found["flags"].get(dtype, {})
+            doubles = {metric: list(map(_number, found["values"]["float64"][metric])) for metric in columns}
+            errors = {metric: _largest_error(columns[metric], doubles[metric]) for metric in columns}
             for number, choices in enumerate(found["choices"][:first]):
                 arch, options = Architecture(space.name, tuple(choices)), Options(dtype=dtype)
                 now = measure(arch, batch, columns, network=network, options=options)
                 for metric in columns:
-                    exact = _number(found["values"]["float64"][metric][number])
-                    if dtype == "float64":
-                        exact = None
-                    row.add_rounded(_number(columns[metric][number]), now[metric].value, exact)
+                    then = _number(columns[metric][number])
+                    row.add_rounded(then, now[metric].value, doubles[metric][number], errors[metric])
                     row.add(flags.get(metric, {}).get(str(number), ""), now[metric].flag)
             yield row
+
+
+def _largest_error(column: list[Any], doubles: list[Any]) -> float:
+    """Of a kept metric over its architectures, among those that have a number in both precisions."""
+    return max(filter(math.isfinite, map(_off, map(_number, column), doubles)), default=0.0)
+
+
+def _off(value: Any, exact: Any) -> float:
+    """The relative error of a value; infinite where one of the two is no finite number."""
+    if not all(isinstance(t, float) and math.isfinite(t) for t in (value, exact)):
+        return math.inf
+    return abs(value - exact) / max(abs(exact), 1e-12)
 
 
 def _number(value: Any) -> Any:
@@ -210,9 +221,7 @@ def bench(data: str) -> Iterator[Row]:
 
 def show(rows: Iterable[Row]) -> bool:
     """Prints the table; whether all is the same."""
-    print(
-        "| kind | what | compared | equal to the bit | nearer to float64 | largest relative difference of the others |"
-    )
+    print("| kind | what | compared | equal to the bit | rounded as then | largest relative difference of the others |")
     print("|---" * 6 + "|")
     same = True
     for row in rows:

@@ -85,6 +85,36 @@ def test_a_killed_search_resumes_to_the_same_answer(
     assert (tmp_path / "killed" / "steps.jsonl").read_bytes() == (tmp_path / "whole" / "steps.jsonl").read_bytes()
 
 
+IN_EPOCH_2 = """
+import os, signal, sys
+from initio.cli import main
+from initio.searches.oneshot import OneShotSearch
+
+before = OneShotSearch._before
+
+def update_or_die(search, at, update):
+    if (update.epoch, update.batch) == (1, 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    before(search, at, update)
+
+OneShotSearch._before = update_or_die
+main(sys.argv[1:])
+"""
+
+
+def test_shared_weights_killed_in_the_middle_of_an_epoch_end_in_the_same_alpha(tmp_path: Path) -> None:
+    small = ["--samples", "60", "--channels", "4", "--pixels", "8", "--batch-size", "16"]
+    search = ["search", "nb201", "--method", "darts", "--data", "digits", "--epochs", "3", *small]
+    assert main([*search, "--out", str(tmp_path / "d0")]) == 0
+    killed = [sys.executable, "-c", IN_EPOCH_2, *search, "--out", str(tmp_path / "d1")]
+    done = subprocess.run(killed, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "d1" / "steps.jsonl").read_bytes().count(b"\n") == 1
+    assert main(["search", "--resume", str(tmp_path / "d1")]) == 0
+    for name in ("steps.jsonl", "architecture.txt"):  # α is in the steps
+        assert (tmp_path / "d1" / name).read_bytes() == (tmp_path / "d0" / name).read_bytes()
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [

@@ -1,5 +1,6 @@
 """A shared network is the built one where its blend is one-hot, and PC-DARTS' edges are what the paper writes."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -120,8 +121,37 @@ def test_a_partial_edge_is_what_the_paper_writes(stride: int) -> None:
     assert isinstance(total, Tensor)
     pairs = [channel for both in zip(total.unbind(1), past.unbind(1), strict=True) for channel in both]
     expected = edge * torch.stack(pairs, dim=1)
-    found = network._mix(blend, mixed, path, [x])
+    found = network._mix(blend, {}, mixed, path, [x])
     torch.testing.assert_close(found, expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["nb201", "darts"])
+def test_poolings_of_one_value_are_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the same logits and gradients as one pooling an edge."""
+    space, (x, _) = SPACES[name], inputs()
+    network, calls = shared(space), []
+    for pool in ("avg_pool2d", "max_pool2d"):
+        monkeypatch.setattr(F, pool, counted(getattr(F, pool), calls))
+    seen = []
+    for poolings in ((), ("avg_pool_3x3", "max_pool_3x3")):
+        monkeypatch.setattr("initio.networks.shared.POOLINGS", poolings)
+        rows = [torch.linspace(-1, 1, len(decision)).double().requires_grad_() for decision in space.relaxation]
+        calls.clear()
+        logits = network(x, Blend.rows([row.softmax(0) for row in rows]))
+        logits.square().sum().backward()
+        seen.append((len(calls), [logits.detach(), *(row.grad for row in rows)]))
+    (often, expected), (once, found) = seen
+    assert once < 0.7 * often
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(a, b, **EXACT)
+
+
+def counted(function: Callable[..., Tensor], calls: list[None]) -> Callable[..., Tensor]:
+    def call(*args: object, **kwargs: object) -> Tensor:
+        calls.append(None)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def test_a_width_that_cannot_be_cut_is_refused() -> None:

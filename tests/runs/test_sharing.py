@@ -1,5 +1,6 @@
 """The diagnosis of a shared network says what its run and the table say."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ from scipy.stats import spearmanr
 import initio
 from initio.cli import main
 from initio.errors import InputError
+from initio.networks.shared import Blend
 from initio.runs.sharing import dominant, sharing
+from initio.searches.oneshot import SharedTraining
+from initio.training.examples import Pair
 from tests.runs.test_compare import everything
 
 
@@ -53,6 +57,33 @@ def test_a_run_is_diagnosed(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "out" / "sharing.svg").stat().st_size > 1000
     assert main(["study", "sharing", str(run), "--data", tables, "--cells", "0", "--out", str(tmp_path / "o2")]) == 0
     assert "eigenvalue in α" in capsys.readouterr().out
+
+
+def test_a_killed_diagnosis_goes_on(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {"tables": str(everything(tmp_path)), "cells": 6, "samples": 40}
+    whole = sharing(run, **given, folder=tmp_path / "whole")
+    home = tmp_path / "killed"
+
+    def die(task: str, done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sharing(run, **given, folder=home, on_done=die)
+    [journal] = home.iterdir()
+    with journal.open("a") as file:
+        file.write('{"notation": "half a li')  # as kill −9 leaves it
+    judged: list[object] = []
+    accuracy = SharedTraining.accuracy
+
+    def noted(at: SharedTraining, blend: Blend, batches: Sequence[Pair]) -> float:
+        judged.append(blend)
+        return accuracy(at, blend, batches)
+
+    monkeypatch.setattr(SharedTraining, "accuracy", noted)
+    assert sharing(run, **given, folder=home) == whole
+    assert len(judged) == 2, "four of six were on disk"
+    assert sorted(path.name for path in home.iterdir()) == ["sharing.json", "sharing.png", "sharing.svg"]
 
 
 def test_what_cannot_be_diagnosed_gets_a_sentence(run: Path, tmp_path: Path) -> None:

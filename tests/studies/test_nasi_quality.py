@@ -16,7 +16,7 @@ from studies import nasi_quality
 from studies.nasi_quality import SPACE_TRACE, TRACE, Answer, Job, Journal, Study, connected, gain, line, relations
 
 ROOT = Path(__file__).parents[2]
-JOBS = [Job("default", "data", seed) for seed in range(4)]
+JOBS = [Job("nasi-fit", "data", seed) for seed in range(4)]
 
 KILLED = """
 import os, signal, sys
@@ -30,7 +30,7 @@ def solve(space, methods, data, job):
 
 q.solve = solve
 study = q.Study("nb201", {}, Path(), q.Journal(Path(sys.argv[1])), jobs=1)
-study.run([q.Job("default", "data", seed) for seed in range(4)], lambda job, answer: f"seed {job.seed}")
+study.run([q.Job("nasi-fit", "data", seed) for seed in range(4)], lambda job, answer: f"seed {job.seed}")
 """
 
 
@@ -79,8 +79,8 @@ def test_a_torn_last_line_is_run_again_and_a_damaged_one_refused(
 
 def test_accuracies_are_better_when_larger_and_errors_when_smaller() -> None:
     one, other = [(93.0, 70.0), (93.2, 70.0)], [(92.0, 70.5), (92.2, 70.5)]
-    assert gain(("C10", "C100"), one, other).startswith("default beats parameter count: +0.50±0.14")
-    assert gain(("test error",), [(7.0,)] * 2, [(6.5,)] * 2).startswith("default does not beat parameter count: -0.50")
+    assert gain(("C10", "C100"), one, other).startswith("nasi-fit beats parameter count: +0.50±0.14")
+    assert gain(("test error",), [(7.0,)] * 2, [(6.5,)] * 2).startswith("nasi-fit does not beat parameter count: -0.50")
 
 
 def test_one_seed_has_neither_deviation_nor_error() -> None:

@@ -35,11 +35,13 @@ def test_differences_are_found(kept: object, now: object, worst: float) -> None:
     assert not row.same
 
 
-def test_a_rounded_value_that_is_nearer_to_the_exact_one_is_counted_apart() -> None:
+def test_a_rounded_value_as_near_to_the_exact_one_as_was_usual_is_counted_apart() -> None:
     row = Row("kind", "what", "float32")
-    row.add_rounded(1.02, 1.001, 1.0)  # better than before
-    assert (row.compared, row.nearer, row.same) == (1, 1, True)
-    row.add_rounded(1.0, 1.001, 1.0)  # worse
-    assert (row.compared, row.nearer, row.same) == (2, 1, False)
-    row.add_rounded(1.0, None, None)
+    row.add_rounded(1.01, 0.99, 1.0, 0.02)
+    assert (row.compared, row.equal, row.rounded, row.same) == (1, 0, 1, True)
+    row.add_rounded(1.01, 1.01, 1.0, 0.0)
+    assert (row.compared, row.equal, row.rounded, row.same) == (2, 1, 1, True)
+    row.add_rounded(1.0, 1.03, 1.0, 0.02)
+    assert (row.compared, row.rounded, row.same) == (3, 1, False)
+    row.add_rounded(1.0, None, None, 0.02)
     assert row.worst == float("inf")

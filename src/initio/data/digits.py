@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from initio.data.arrays import dataset, labelled
@@ -11,13 +13,19 @@ from initio.data.draw import INPUTS, generator
 TRAIN = 1437  # four fifths; the rest is the test part
 
 
-def read_digits(split: str) -> Dataset:
-    """Values are sixteenths; the parts are the first 1,437 and the last 360 of the order of seed 0."""
+@lru_cache(maxsize=1)
+def _read() -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels, parsed once in a process: that takes longer than many a measurement."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    images = (np.asarray(digits.images) / 16.0).astype(np.float32)[:, None]
-    labels, order = np.asarray(digits.target), generator(0, INPUTS).permutation(len(images))
+    return (np.asarray(digits.images) / 16.0).astype(np.float32)[:, None], np.asarray(digits.target)
+
+
+def read_digits(split: str) -> Dataset:
+    """Values are sixteenths; the parts are the first 1,437 and the last 360 of the order of seed 0."""
+    images, labels = _read()
+    order = generator(0, INPUTS).permutation(len(images))
     indices = {"train": order[:TRAIN], "test": order[TRAIN:]}
     parts = {which: labelled(images[i], labels[i], "digits") for which, i in indices.items()}
     return dataset("digits", split, parts, tuple("0123456789"))

@@ -24,6 +24,8 @@ from initio.records import Architecture
 Weights = Mapping[int, Tensor | None]  # by option; None is one
 Kept = Sequence[Sequence[int]]  # options of each categorical
 SKIPS = (IDENTITY, "skip_connect")
+POOLINGS = ("avg_pool_3x3", "max_pool_3x3")
+Known = dict[tuple[int, Op], tuple[Tensor, Maybe]]  # by identity of a value and operation: that value, and the result
 Statistics = Literal["batch", "running"]  # that batch norms use when nothing is learned
 
 
@@ -126,7 +128,7 @@ class SharedNetwork(nn.Module):
                 return ()
             return tuple(dict.fromkeys(i for option in options for i in mixed.choose(option, inputs)[1])) or inputs
 
-        return self.supernet.run(self.graph, x, Walk(reads, partial(self._mix, blend), apply))
+        return self.supernet.run(self.graph, x, Walk(reads, partial(self._mix, blend, {}), apply))
 
     def _all(self, mixed: Mixed, path: str, inputs: list[Maybe], *, apply: Apply) -> Maybe:
         """Every option once; what the last of them gives stands for all."""
@@ -134,7 +136,7 @@ class SharedNetwork(nn.Module):
             value = self.supernet.option(mixed, option, path, inputs, apply)
         return next((value for value in (value, *inputs) if value is not None), None)
 
-    def _mix(self, blend: Blend, mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
+    def _mix(self, blend: Blend, known: Known, mixed: Mixed, path: str, inputs: list[Maybe]) -> Maybe:
         """Σ_o w_o o(x), times the edge's factor [DARTS 2; PC-DARTS 3]."""
         past: Tensor | None = None
         if self._bypassed(mixed) and isinstance(x := inputs[0], Tensor):
@@ -142,10 +144,8 @@ class SharedNetwork(nn.Module):
             inputs, past = [x[:, :width]], x[:, width:]
         total: Tensor | None = None
         for option in _computed(mixed, blend):
-            value, weight = (
-                self.supernet.option(mixed, option, path, inputs),
-                blend.options[mixed.categorical][option],
-            )
+            value = self._value(known, mixed, option, path, inputs)
+            weight = blend.options[mixed.categorical][option]
             if not isinstance(value, Tensor):
                 continue
             if self.skip_dropout and _is_skip(mixed, option):
@@ -158,6 +158,15 @@ class SharedNetwork(nn.Module):
         if total is not None and blend.edges is not None:
             total = total * blend.edges[mixed.categorical]
         return total
+
+    def _value(self, known: Known, mixed: Mixed, option: int, path: str, inputs: list[Maybe]) -> Maybe:
+        """Of one option; a pooling is computed once for all edges that read the same value."""
+        op, x = mixed.options[option], inputs[0]
+        if mixed.places or not isinstance(op, Op) or op.kind not in POOLINGS or not isinstance(x, Tensor):
+            return self.supernet.option(mixed, option, path, inputs)
+        if (id(x), op) not in known:
+            known[id(x), op] = x, self.supernet.option(mixed, option, path, inputs)
+        return known[id(x), op][1]
 
     def _bypassed(self, mixed: Mixed) -> bool:
         return self.channels > 1 and _may_be_partial(mixed)

@@ -1,11 +1,14 @@
 """The verb behind `initio study sharing`: what became of a network that shares weights.
 
 Three signs of trouble: skips that take over, a held-out loss that is sharp in α (its largest eigenvalue, by power
-iteration), and shared weights that do not rank architectures as trainings of their own do.
+iteration), and shared weights that do not rank architectures as trainings of their own do. Each architecture is kept
+on disk as soon as it is judged, so that a diagnosis that was killed goes on with the next.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +16,8 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from initio.errors import InputError
-from initio.files import write_text
-from initio.records import to_json
+from initio.files import add_line, whole_lines, write_text
+from initio.records import decode, encode, load_json, to_json
 from initio.report.sharing import SharedCell, SharingResult, save_sharing
 from initio.runs.folder import RunFolder
 from initio.runs.search import make_problem, make_search
@@ -60,9 +63,13 @@ def sharing(
     kept = RunFolder.open(Path(run))
     search, at = trained_weights(kept)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
+    home = Path(folder or run)
+    home.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha256(f"{to_json(kept.plan())} {samples} {seed}".encode()).hexdigest()[:8]
+    journal = home / f"unfinished-sharing-{key}.jsonl"
     found: list[SharedCell] = []
     if cells:
-        found = _compared(search, at, tables, cells, samples, seed, on_done)
+        found = _compared(search, at, tables, cells, samples, seed, journal, on_done)
     shared, alone = [cell.shared for cell in found], [cell.alone for cell in found]
     varied = len(set(shared)) > 1 and len(set(alone)) > 1
     eigenvalue, residual = _sharpness(search, at)
@@ -79,11 +86,10 @@ def sharing(
         spearman=float(spearmanr(shared, alone).statistic) if varied else None,
         kendall=float(kendalltau(shared, alone).statistic) if varied else None,
     )
-    home = Path(folder or run)
-    home.mkdir(parents=True, exist_ok=True)
     write_text(home / "sharing.json", to_json(result, indent=2) + "\n")
     for suffix in ("svg", "png"):
         save_sharing(result, home / f"sharing.{suffix}")
+    journal.unlink(missing_ok=True)
     return result
 
 
@@ -111,6 +117,7 @@ def _compared(
     count: int,
     samples: int,
     seed: int,
+    journal: Path,
     on_done: OnDone,
 ) -> list[SharedCell]:
     from initio.networks.shared import Blend
@@ -119,6 +126,8 @@ def _compared(
     if not at.examples.validated:
         raise InputError(f"{search.name} held nothing out: there is nothing to judge cells on, so ask for 0 cells")
     batches = list(at.held_out(0, -(-samples // at.settings.batch_size), 4))
+    before: list[SharedCell] = [decode(SharedCell, load_json(line, str(journal))) for line in whole_lines(journal)]
+    judged = {cell.notation: cell for cell in before}
     rng, found = Random(f"sharing {seed}"), dict[str, SharedCell]()
     column, pool = table.report.columns[0], table.architectures
     for _ in range(100 * count):
@@ -128,8 +137,11 @@ def _compared(
         notation = at.space.format(arch)
         if notation in found or not at.space.connected(arch):
             continue
-        alone = table.report(arch)[column]
-        found[notation] = SharedCell(notation, at.accuracy(Blend.path(at.space, arch), batches), alone)
+        if notation not in judged:
+            shared = at.accuracy(Blend.path(at.space, arch), batches)
+            judged[notation] = SharedCell(notation, shared, table.report(arch)[column])
+            add_line(journal, json.dumps(encode(judged[notation])))
+        found[notation] = judged[notation]
         on_done("cells", len(found), count)
     return list(found.values())
 

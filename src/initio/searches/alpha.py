@@ -130,6 +130,26 @@ class AlphaSearch(OneShotSearch):
         return Reading(arch, tuple(at.knows.values.tolist()), entropy(self.probabilities(at, at.knows.values)))
 
 
+@dataclass(frozen=True)
+class RestingSearch(AlphaSearch):
+    """One whose α rests first, for options without weights would win while the weights know nothing.
+
+    Args:
+        rest: share of the epochs before α begins to learn.
+    """
+
+    rest: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, rest=0)
+
+    def learn(self, at: SharedTraining, now: Moment) -> None:
+        """Once the weights know something."""
+        if now.epoch >= self.rest * now.epochs:
+            super().learn(at, now)
+
+
 def alpha_of(at: SharedTraining) -> Alpha:
     """What an α search knows."""
     assert isinstance(at.knows, Alpha)

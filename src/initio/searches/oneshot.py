@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,7 @@ from initio.training.settings import TrainingSettings
 DRAWS = 50  # within limits, before none is said to be there
 SKIP = "skip_connect"
 ADAM_EPSILON = 1e-8
+NB201_WEIGHTS: Mapping[str, Any] = {"weight_decay": 5e-4, "nesterov": True}  # of that benchmark's own baselines
 
 
 class Reading(NamedTuple):
@@ -194,7 +195,14 @@ class Learned(nn.Module):
         return self.values.clone().requires_grad_()
 
     @torch.no_grad()
-    def adam(self, gradient: Tensor, lr: float, betas: tuple[float, float], decay: float = 0.0) -> None:
+    def adam(
+        self,
+        gradient: Tensor,
+        lr: float,
+        betas: tuple[float, float],
+        decay: float = 0.0,
+        epsilon: float = ADAM_EPSILON,
+    ) -> None:
         """One update; `decay` is λ of the penalty λ/2 ‖values‖²."""
         if not torch.isfinite(gradient).all():
             raise InputError("the gradient of the architecture is not finite: a smaller learning rate may help")
@@ -203,7 +211,7 @@ class Learned(nn.Module):
         t = int(self.count)
         self.mean.lerp_(gradient, 1 - betas[0])
         self.square.lerp_(gradient.square(), 1 - betas[1])
-        size = (self.square / (1 - betas[1] ** t)).sqrt() + ADAM_EPSILON
+        size = (self.square / (1 - betas[1] ** t)).sqrt() + epsilon
         self.values -= lr / (1 - betas[0] ** t) * self.mean / size
 
 

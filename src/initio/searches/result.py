@@ -14,7 +14,6 @@ from initio.searches.limits import milliseconds
 from initio.spaces import NetworkSettings, Space, get_space
 
 if TYPE_CHECKING:
-    from pandas import DataFrame  # type: ignore[import-untyped]
     from torch import nn
 
 
@@ -81,13 +80,13 @@ class SearchResult:
         network = {name: value for name, value in known.items() if value is not None} | network
         return self._space.build(self.best, NetworkSettings(**network), seed=seed)
 
-    def to_frame(self) -> DataFrame:
+    def to_frame(self) -> Any:
         """One row a step, as a pandas table; architectures are written in their space's notation."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError("a table of the steps needs pandas: pip install pandas") from None
-        return pd.DataFrame([self._row(step) for step in self.steps])
+        from initio.report.notebook import data_frame
+
+        rows = [self._row(step) for step in self.steps]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return data_frame({name: [row.get(name) for row in rows] for name in names})
 
     def show(self) -> None:
         """Prints the chosen cells, and why."""

@@ -1,14 +1,16 @@
 """DrNAS (Chen et al., 2021): `--method drnas`.
 
 Blends are drawn from Dirichlet(β) with β = elu(α) + 1, and β learns by the derivative of the draws along their
-paths [DrNAS 3, 4]; λ‖β − 1‖² keeps it near the uniform distribution on the simplex [DrNAS 2]. The answer goes by the
-mean β/Σβ. The paper's progressive growth of partial channels is not built; `parts` holds them constant.
+paths [DrNAS 3, 4]; λ/2 ‖β − 1‖² keeps it near the uniform distribution on the simplex [DrNAS 2]. The answer goes by
+the mean β/Σβ. Numbers are the release's for nb201, and for darts where they differ; its penalty is on α, which is β − 1
+above zero. The progressive growth of partial channels is not built: `parts` holds them constant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,27 +19,28 @@ from torch.distributions import Dirichlet
 
 from initio.errors import at_least
 from initio.networks.shared import Blend
-from initio.searches.alpha import AlphaSearch, alpha_of
+from initio.searches.alpha import RestingSearch, alpha_of
 from initio.searches.oneshot import Moment, SharedTraining
 
 
 @dataclass(frozen=True)
-class DrNas(AlphaSearch):
+class DrNas(RestingSearch):
     """DrNAS: blends of a Dirichlet distribution, whose concentration learns.
 
     Args:
-        anchor: λ of the penalty on the distance to Dirichlet(1).
+        anchor: λ of the penalty λ/2 ‖β − 1‖² on the distance to Dirichlet(1).
         parts: K of partial channels; 1 mixes all.
     """
 
-    alpha_lr: float = 6e-4
     alpha_decay: float = 0.0
-    lr: float = 0.1
-    lr_end: float = 0.0
     anchor: float = 1e-3
     parts: int = 1
 
     name: ClassVar[str] = "drnas"
+    usual_epochs: ClassVar[int] = 100
+    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "darts": {"alpha_lr": 6e-4, "lr": 0.1, "lr_end": 0.0, "rest": 0.4},
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +59,7 @@ class DrNas(AlphaSearch):
 
     def objective(self, at: SharedTraining, values: Tensor, loss: Tensor) -> Tensor:
         """The loss and the penalty."""
-        return loss + self.anchor * (concentration(values) - 1).square().sum()
+        return loss + self.anchor / 2 * (concentration(values) - 1).square().sum()
 
     def probabilities(self, at: SharedTraining, values: Tensor) -> list[Tensor]:
         """The mean of the distribution."""

@@ -2,13 +2,15 @@
 
 An LSTM writes an architecture decision by decision. Each update of the shared weights trains one that it wrote.
 After every epoch of the weights, it learns by REINFORCE (Williams, 1992): the reward R of an architecture is its
-accuracy on a held-out batch with the shared weights, b a moving average of rewards, and it ascends mean[(R − b) log
-p] + entropy bonus. The answer is the best of many that it writes, on one held-out batch. Sizes are those of
-NAS-Bench-201's own baseline.
+accuracy on a held-out batch with the shared weights and a small part of the entropy met while it was written, b a
+moving average of rewards, and it ascends mean[(R − b) log p]. The answer is the best of many that it writes, on one
+held-out batch. Every number is that of NAS-Bench-201's own baseline, whose learning rate of the weights has restarts
+that this has not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -33,10 +35,6 @@ from initio.searches.oneshot import (
 )
 from initio.spaces import GraphSpace
 
-BETAS = (0.0, 0.999)  # of Adam, for the controller
-CLIP = 5.0  # the largest norm of its gradient
-SPREAD = 0.1  # its parameters begin uniform in ±0.1
-
 
 class Controller(nn.Module):
     """An LSTM that chooses an option of each decision, knowing those before.
@@ -44,25 +42,30 @@ class Controller(nn.Module):
     Args:
         sizes: options of each decision.
         hidden: width of the LSTM.
+        layers: how many stand on one another.
         temperature: logits are divided by it,
         bound: and bounded by this many times a tanh.
     """
 
-    def __init__(self, sizes: Sequence[int], hidden: int, temperature: float, bound: float) -> None:
+    def __init__(self, sizes: Sequence[int], hidden: int, layers: int, temperature: float, bound: float) -> None:
         super().__init__()
         self.sizes, self.temperature, self.bound = tuple(sizes), temperature, bound
-        self.cell = nn.LSTMCell(hidden, hidden)
+        self.cells = nn.ModuleList(nn.LSTMCell(hidden, hidden) for _ in range(layers))
         self.embedding = nn.Embedding(1 + sum(sizes), hidden)  # the first begins an architecture
         self.heads = nn.ModuleList(nn.Linear(hidden, size) for size in sizes)
 
     def forward(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """So many draws: choices (count, decisions), their log-probabilities, and the entropies met on the way."""
         read = torch.zeros(count, dtype=torch.int64)
-        state, before = None, 1
+        states: list[tuple[Tensor, Tensor] | None] = [None] * len(self.cells)
+        before = 1
         choices, logs, entropies = [], [], []
         for head, size in zip(self.heads, self.sizes, strict=True):
-            state = self.cell(self.embedding(read), state)
-            logits = self.bound * torch.tanh(head(state[0]) / self.temperature)
+            out = self.embedding(read)
+            for layer, cell in enumerate(self.cells):
+                states[layer] = state = cell(out, states[layer])
+                out, _ = state
+            logits = self.bound * torch.tanh(head(out) / self.temperature)
             log_p = logits.log_softmax(1)
             chosen = torch.multinomial(log_p.detach().exp(), 1)
             choices.append(chosen)
@@ -73,12 +76,12 @@ class Controller(nn.Module):
 
 
 class ControllerState(Learned):
-    """The controller's parameters in a row, and the moving average of rewards behind them."""
+    """The controller's parameters in a row, uniform in ±`spread` at first, and the moving average of rewards."""
 
-    def __init__(self, controller: Controller, seed: int) -> None:
+    def __init__(self, controller: Controller, spread: float, seed: int) -> None:
         count = sum(p.numel() for p in controller.parameters())
         noise = torch.rand(count, generator=torch.Generator().manual_seed(seed))
-        super().__init__(SPREAD * (2 * noise - 1))
+        super().__init__(spread * (2 * noise - 1))
         self.register_buffer("baseline", torch.zeros(()))
         self.baseline: Tensor
         self.shapes = {name: p.shape for name, p in controller.named_parameters()}
@@ -101,9 +104,14 @@ class Enas(OneShotSearch):
         steps: updates of the controller after each epoch of the weights.
         batch: architectures in each of them.
         controller_lr: its learning rate, by Adam.
-        bonus: weight of the entropy in what it maximises.
+        controller_beta: the first of its Adam's two decays; the second is 0.999.
+        controller_epsilon: ε of its Adam.
+        controller_clip: the largest norm that a gradient of it keeps.
+        controller_start: its parameters begin uniform between this and its negative.
+        bonus: weight of the entropy in a reward.
         decay: of the moving average of rewards.
         hidden: width of its LSTM.
+        layers: of its LSTM.
         temperature: its logits are divided by it,
         bound: and bounded by this many times a tanh.
     """
@@ -112,24 +120,34 @@ class Enas(OneShotSearch):
     steps: int = 50
     batch: int = 20
     controller_lr: float = 1e-3
+    controller_beta: float = 0.0
+    controller_epsilon: float = 1e-3
+    controller_clip: float = 5.0
+    controller_start: float = 0.1
     bonus: float = 1e-4
-    decay: float = 0.95
+    decay: float = 0.99
     hidden: int = 32
+    layers: int = 2
     temperature: float = 5.0
     bound: float = 2.5
+    lr: float = 0.05
+    lr_end: float = 5e-4
     weight_decay: float = 2.5e-4
     nesterov: bool = True
 
     name: ClassVar[str] = "enas"
-    usual_epochs: ClassVar[int] = 300
+    usual_epochs: ClassVar[int] = 310
     usual_batch: ClassVar[int] = 128
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, candidates=1, steps=0, batch=1, bonus=0, hidden=1)
-        positive(self, "controller_lr", "temperature", "bound")
-        if not 0 <= self.decay < 1:
-            raise InputError(f"decay must be at least 0 and below 1, not {self.decay}")
+        at_least(self, candidates=1, steps=0, batch=1, bonus=0, hidden=1, layers=1)
+        positive(
+            self, "controller_lr", "controller_epsilon", "controller_clip", "controller_start", "temperature", "bound"
+        )
+        for name in ("decay", "controller_beta"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
         if not self.held_out:
             raise InputError("the controller learns from held-out data: held_out must be above 0")
 
@@ -137,8 +155,8 @@ class Enas(OneShotSearch):
         """A controller with small random parameters."""
         with torch.random.fork_rng(devices=[]):  # which torch draws first, for nothing
             sizes = [len(decision) for decision in space.decisions]
-            controller = Controller(sizes, self.hidden, self.temperature, self.bound)
-        return ControllerState(controller, seed)
+            controller = Controller(sizes, self.hidden, self.layers, self.temperature, self.bound)
+        return ControllerState(controller, self.controller_start, seed)
 
     def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """What the controller writes."""
@@ -157,14 +175,13 @@ class Enas(OneShotSearch):
                     logits = at.network(x, Blend.path(at.space, at.space.architecture(*row)))
                 at.tally.add(F.cross_entropy(logits, y), logits, y)
                 rewards.append(float((logits.argmax(1) == y).double().mean()))
-            R = torch.tensor(rewards, dtype=values.dtype)
+            R = torch.tensor(rewards, dtype=values.dtype) + self.bonus * entropies.detach().sum(1)
             if int(state.count) == 0:
                 state.baseline.copy_(R.mean())
             state.baseline.mul_(self.decay).add_((1 - self.decay) * R.mean())
-            gain = ((R - state.baseline) * log_p).mean() + self.bonus * entropies.sum(1).mean()
-            [gradient] = torch.autograd.grad(-gain, [values])
-            gradient = gradient * (CLIP / gradient.norm().clamp_min(CLIP))
-            state.adam(gradient, self.controller_lr, BETAS)
+            [gradient] = torch.autograd.grad(-((R - state.baseline) * log_p).mean(), [values])
+            gradient = gradient * (self.controller_clip / gradient.norm().clamp_min(self.controller_clip))
+            state.adam(gradient, self.controller_lr, (self.controller_beta, 0.999), epsilon=self.controller_epsilon)
 
     def read(self, at: SharedTraining, now: Moment) -> Reading:
         """The best of `candidates` that it writes."""
@@ -172,13 +189,22 @@ class Enas(OneShotSearch):
         arch = best_of(at, candidates(at, lambda: next(written), self.candidates), now)
         with torch.no_grad():
             _, _, entropies = controller_of(at).sample(at.knows.values, self.candidates)
-        most = torch.tensor([max(2, len(decision)) for decision in at.space.decisions]).log()
-        return Reading(arch, entropy=float((entropies.mean(0) / most).mean()))
+        return Reading(arch, entropy=undecided(entropies, [len(decision) for decision in at.space.decisions]))
 
     def _written(self, at: SharedTraining, count: int) -> list[Architecture]:
         with torch.no_grad():
             choices, _, _ = controller_of(at).sample(at.knows.values, count)
         return [at.space.architecture(*row) for row in choices.tolist()]
+
+
+def undecided(entropies: Tensor, sizes: Sequence[int]) -> float:
+    """The mean of entropies as shares of a uniform choice's, over the decisions that have more than one option.
+
+    >>> round(undecided(torch.tensor([[0.0, math.log(2), 0.0]]), [1, 2, 4]), 6)
+    0.5
+    """
+    shares = [float(own) / math.log(size) for own, size in zip(entropies.mean(0), sizes, strict=True) if size > 1]
+    return sum(shares) / max(1, len(shares))
 
 
 def controller_of(at: SharedTraining) -> ControllerState:

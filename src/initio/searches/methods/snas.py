@@ -2,7 +2,8 @@
 
 Every edge mixes all options by a sample of the concrete distribution, softmax((α + g)/λ) with Gumbel noise g [SNAS
 4]. Weights and α learn from the same loss of the same sample on the same data: one backward pass gives both
-gradients. λ falls by a constant factor an epoch. The paper's penalty on resources is not built.
+gradients. λ falls by a constant factor an epoch, between the values of the release. The paper's penalty on resources
+is not built.
 """
 
 from __future__ import annotations
