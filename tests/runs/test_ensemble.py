@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from functools import partial
@@ -21,9 +22,12 @@ from initio.networks.attacks import ATTACKS
 from initio.networks.autoattack import autoattack
 from initio.networks.shared import SharedNetwork
 from initio.records import from_json
+from initio.report.page import DataTable, LineChart
 from initio.runs import ensemble as ensemble_verb
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
+from initio.runs.pages import sections, summary
+from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
 from initio.searches.methods.nesbs import Nesbs
 from initio.training import TrainedEpoch
@@ -332,3 +336,21 @@ def test_two_paths_a_node_in_darts(tmp_path: Path) -> None:
     assert len(found.choice.marginals) == 28
     assert len({str(member) for member in found.choice.members}) == 2
     assert initio.export(found, tmp_path / "e.py", "python").is_file()
+
+
+def test_its_report_shows_members_posterior_and_trainings(made: Path) -> None:
+    found, subject = initio.load_ensemble(made), read_folder(made)
+    shown = {section.title: section.blocks for section in sections(subject)}
+    assert list(shown)[:2] == ["The ensemble", "The cells"]
+    members, _, _, posterior, compared = shown["The ensemble"]
+    assert isinstance(members, DataTable)
+    assert members.columns["error, %"] == [*found.outcome.judgement.singles, found.outcome.judgement.error]
+    assert isinstance(posterior, DataTable)
+    assert posterior.length == sum(map(len, found.choice.marginals))
+    assert isinstance(compared, DataTable)
+    assert compared.length == len(found.choice.compared)
+    assert any("member 2 training" in chart.lines for chart in shown["The trainings"] if isinstance(chart, LineChart))
+    assert f"{found.outcome.judgement.error:.2f} % of" in summary(subject)
+    words = shlex.split(found.plan.command())
+    assert words[:3] == ["initio", "ensemble", "nb201"]
+    assert words[words.index("--size") + 1] == "2"

@@ -30,6 +30,7 @@ from initio.errors import InputError
 from initio.files import locked, read_text
 from initio.records import Architecture, Scalar, from_json
 from initio.runs.evaluate import kept_aside
+from initio.runs.folder import option_words
 from initio.runs.models import TrainedModel, load_model
 from initio.searches.ensembles import Candidate, DeltaBy, Sampling
 from initio.spaces import get_space
@@ -108,6 +109,12 @@ class EnsemblePlan:
             raise InputError(f"the probability of dropping a path must be between 0 and 1, not {self.drop_path}")
         if self.method == "droppath" and not get_space(self.space).drops_paths:
             raise InputError(f"droppath needs networks that can drop paths: take nb201 or darts, not {self.space}")
+
+    def command(self) -> str:
+        """The same for the command line."""
+        own = {name: value for name, value in vars(self).items() if name not in ("space", "settings", "versions")}
+        asked = {name: value for name, value in (own | self.settings).items() if value not in (None, "")}
+        return f"initio ensemble {quote(self.space)} {option_words(asked)}"
 
     def networks(self, members: Sequence[TrainedModel]) -> list[nn.Module]:
         """Whose probabilities are averaged: the members; of droppath one that answers at random, several times."""
