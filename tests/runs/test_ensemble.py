@@ -26,6 +26,7 @@ from initio.report.page import DataTable, LineChart
 from initio.runs import ensemble as ensemble_verb
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
+from initio.runs.ensembles import EnsembleFolder, EnsemblePlan
 from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
@@ -221,6 +222,13 @@ def test_the_command(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("samples", "batch"), [(1437, 32), (60, 16), (50_000, 128)])
+def test_small_data_have_small_batches(samples: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_verb, "load_parts", lambda _: (range(samples), None, ""))
+    work = ensemble_verb._EnsembleWork(EnsembleFolder(Path("e")), EnsemblePlan("nb201", "digits"), 1, print)
+    assert work._batch() == batch
+
+
 def test_a_class_that_the_choice_never_sees_is_named(tmp_path: Path) -> None:
     labels = np.repeat([0, 1, 2], [30, 30, 1])
     images = np.random.default_rng(0).integers(0, 256, size=(61, 8, 8, 1), dtype=np.uint8)
@@ -271,6 +279,9 @@ def test_other_methods_share_the_network(method: str, made: Path, tmp_path: Path
     assert len(found.members) == {"droppath": 1}.get(method, 2)
     assert {each.corruption for each in found.outcome.corrupted} == {"noise", "blur", "contrast"}
     assert found.choice.marginals == initio.load_ensemble(made).choice.marginals
+    members = sections(read_folder(tmp_path / "e"))[0].blocks[0]
+    assert isinstance(members, DataTable)
+    assert members.length == 3
 
 
 def test_workers_change_nothing(made: Path, tmp_path: Path) -> None:

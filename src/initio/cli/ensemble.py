@@ -42,7 +42,7 @@ class EnsembleCommand:
         posterior: learn it once the shared weights are trained, or beside them.
         posterior_epochs: passes over the held-out part, for the posterior.
         supernet_epochs: of the shared weights.
-        batch_size: of the shared weights; 128, which data must have.
+        batch_size: of the shared weights; 128, or less where an epoch would have fewer than 30 updates.
         recipe: how members are trained, as docs/training.md lists them.
         epochs: of each member; by default the recipe's.
         channels: width of the members; by default what the recipe trains.
@@ -69,7 +69,7 @@ class EnsembleCommand:
     posterior: Literal["post-training", "best-response"] = "post-training"
     posterior_epochs: int = 20
     supernet_epochs: int = 50
-    batch_size: int = 128
+    batch_size: int | None = None
     recipe: str = "quick"
     epochs: int | None = None
     channels: int | None = None
@@ -104,6 +104,8 @@ class EnsembleCommand:
                 leave += OF_SEARCH
             asked = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in leave}
             asked["shared"] = self.shared or ""
+            if self.batch_size is None:
+                asked.pop("batch_size", None)
             work = partial(ensemble, self.space, self.data, folder=folder, **asked)
         try:
             with SolveReporter() as told:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initio.analysis.ensembles import CorruptedErrors, judge_ensemble
+from initio.data import Noise
 from initio.data.draw import generator
-from initio.data.sources import located, same_source
+from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
 from initio.files import fresh_folder, whole_file, write_text
 from initio.records import Architecture, to_json
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from initio.searches.oneshot import SharedTraining
 
 OnEvent = Callable[[Any], None]
+BATCH, LEAST_BATCH = 128, 16  # samples of the shared weights' updates: those of the paper, and the fewest
+UPDATES = 30  # in an epoch of the shared weights, at least, unless batches would be too small
+LEARNED = 0.7  # share of the data that the shared weights learn from
 RANKED = 200  # random architectures whose training-free ranking is a prior
 PASSES, CORRUPTED = 70_301, 70_302  # streams of dropped paths, and of the samples that are corrupted
 MOST_CORRUPTED = 1000  # of these samples
@@ -162,11 +166,19 @@ class _EnsembleWork:
             return
         self.tell("stage 1 of 4: shared weights, then the posterior over architectures")
         plan = self.plan
-        settings: dict[str, Any] = dict(plan.settings)
+        settings: dict[str, Any] = {"batch_size": self._batch(), **plan.settings}
         search(
             plan.space, "nesbs", plan.data, seed=plan.seed, epochs=plan.supernet_epochs, folder=self.kept.search,
             resume=True, on_step=self.tell, on_progress=self.tell, **settings,
         )  # fmt: skip
+
+    def _batch(self) -> int:
+        """That of the paper, or one with which small data make enough updates in an epoch."""
+        learned, _, _ = load_parts(self.plan.data)
+        if isinstance(learned, Noise):  # which the search will refuse
+            return BATCH
+        largest = max(LEAST_BATCH, int(LEARNED * len(learned) / UPDATES))
+        return min(BATCH, 2 ** (largest.bit_length() - 1))
 
     def _choose(self) -> None:
         """The members, by their estimated loss."""

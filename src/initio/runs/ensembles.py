@@ -242,6 +242,18 @@ class Ensemble:
         kept = EnsembleFolder(self.folder)
         return [load_model(kept.member(number)) for number in self.outcome.members]
 
+    @property
+    def searched(self) -> Path:
+        """The folder of the run of `nesbs`, its own or a shared one."""
+        return Path(self.plan.shared or self.folder / "search")
+
+    @property
+    def voices(self) -> list[str]:
+        """Names of those whose probabilities are averaged: the members' numbers, or the passes of droppath."""
+        if self.plan.method == "droppath":
+            return [f"pass {number}" for number in range(1, self.plan.size + 1)]
+        return [str(number) for number in self.outcome.members]
+
     def build(self) -> nn.Module:
         """One module in evaluation mode, whose outputs are log probabilities."""
         from initio.networks.averaged import Averaged
