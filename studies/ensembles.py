@@ -2,7 +2,8 @@
 
     python -m studies.ensembles run --data FOLDER --out ens     # goes on where it was stopped
     python -m studies.ensembles page --out ens                  # the tables, as docs/results/ensembles.md has them
-    python -m studies.ensembles figures --data FOLDER --out ens # Figures 5.3 to 5.7
+    python -m studies.ensembles figures --out ens               # Figures 5.3 and 5.5 to 5.7, with shared weights
+    python -m studies.ensembles members --out ens               # Figure 5.4
 
 All methods take one shared network by data and seed, and are compared at the same number of networks whose predictions
 they ask for. Every number of a row is read from the folders of `initio ensemble` and `initio attack`.
@@ -321,10 +322,11 @@ DELTAS = (-2.0, -1.0, 0.0, 1.0)
 
 
 def figures(out: Path, pictures: Path) -> None:
-    """Figures 5.3 to 5.7 on CIFAR-10, from finished runs."""
+    """Figures 5.3 and 5.5 to 5.7 on CIFAR-10, from finished runs of the shared network."""
     from initio.report.surfaces import save_lines
 
-    runs = [run for seed in range(MOST_SEEDS) if RunFolder(run := out / f"{DATA[0]}-{seed}" / "post-training").finished]
+    found = (out / f"{DATA[0]}-{seed}" / "post-training" for seed in range(MOST_SEEDS))
+    runs = [run for run in found if run.is_dir() and RunFolder(run).finished]
     judges = [_Judge(run) for run in runs]
     seeds = range(len(judges))
 
@@ -367,7 +369,6 @@ def figures(out: Path, pictures: Path) -> None:
         for line, (x, y) in points.items():
             print(f"Figure {name} {line}: " + ", ".join(f"{a:g}: {b:.1f} %" for a, b in zip(x, y, strict=True)))
     _discrepancy(out)
-    _spread(out, pictures / "ensembles-5-4.svg")
 
 
 def _discrepancy(out: Path) -> None:
@@ -388,7 +389,7 @@ def _discrepancy(out: Path) -> None:
             print(f"Figure 5.5 {kind}: mode {mode} %, best of {NETWORKS} random {best} %, gap {gap}")
 
 
-def _spread(out: Path, path: Path) -> None:
+def members(out: Path, path: Path) -> None:
     """Figure 5.4: errors of members, and their predictions in two dimensions by t-SNE."""
     from matplotlib.figure import Figure
     from sklearn.manifold import TSNE
@@ -424,7 +425,7 @@ def _predictions(out: Path) -> Iterator[tuple[str, Path, np.ndarray]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "page", "figures"))
+    parser.add_argument("what", choices=("run", "page", "figures", "members"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with cifar10_sub10k.npz")
     parser.add_argument("--out", type=Path, required=True, help="folder of all runs")
     parser.add_argument("--pictures", type=Path, default=Path("docs/results"))
@@ -435,6 +436,8 @@ def main() -> None:
         run(asked.data, asked.out, asked.only, asked.seeds)
     elif asked.what == "page":
         print(page(asked.out))
+    elif asked.what == "members":
+        members(asked.out, asked.pictures / "ensembles-5-4.svg")
     else:
         figures(asked.out, asked.pictures)
 
