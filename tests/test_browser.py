@@ -10,8 +10,9 @@ import pytest
 
 import initio
 from initio.records import Architecture, Evaluation, settings
-from initio.report.page import DataTable, LineChart, Page, Part, Section
-from initio.runs.pages import read_folder, read_store, report
+from initio.report.page import DataTable, LineChart, Page, Part, Section, SurfaceChart
+from initio.runs.pages import report
+from initio.runs.subjects import read_folder, read_store
 from initio.scores.store import Store
 
 CHROMIUM = shutil.which("chromium")
@@ -204,6 +205,29 @@ def test_lines_are_read_at_the_pointer(browser, tmp_path):
     reader.page.mouse.move(box["x"] + box["width"] - 16, box["y"] + 50)
     texts = reader.page.locator(".plot .card p").all_inner_texts()
     assert [" ".join(text.split()) for text in texts] == ["epoch 3", "training 1"]  # no value is not shown as one
+
+
+@pytest.mark.parametrize("window", [{}, {"color_scheme": "dark"}, PHONE], ids=["desk", "dark", "phone"])
+def test_a_surface_is_read_at_the_pointer(browser, tmp_path, window):
+    values = [[9.0, 4.0, 9.0], [2.0, 0.5, 2.0], [9.0, float("nan"), 1e6]]
+    chart = SurfaceChart("Loss", HOSTILE, [-1.0, 0.0, 1.0], values)
+    Page("t", "s", [Part("", [Section("s", [chart])])]).write(tmp_path / "t.html")
+    reader = Reader(browser, tmp_path / "t.html", **window)
+    box = reader.page.locator(".surface canvas:nth-child(2)").bounding_box()
+    width, height = box["width"] - 72, box["height"] - 56
+
+    def read(a: int, b: int) -> list[str]:
+        reader.page.mouse.move(box["x"] + 58 + (a + 0.5) / 3 * width, box["y"] + 12 + (2.5 - b) / 3 * height)
+        return [" ".join(text.split()) for text in reader.page.locator(".plot .card p").all_inner_texts()]
+
+    assert read(1, 1) == ["a 0, b 0", f"{HOSTILE} 0.5"]
+    assert read(0, 1) == ["a -1, b 0", f"{HOSTILE} 4"]
+    assert read(2, 1) == ["a 1, b 0", f"{HOSTILE} none"]
+    assert read(2, 2)[1].endswith(" 1M")
+    assert reader.ink(".surface canvas") > 10_000
+    widths = reader.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1]
+    reader.check()
 
 
 def test_a_hostile_name_stays_text(browser, tmp_path):

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 Evaluation(arch, "trace", value, seed, settings=settings(cells=5), data=f"batch{seed}")
                 for arch, value in scores.items()
             )
-        store._db.executemany("INSERT INTO data VALUES (?, 'a set', 64)", [("batch0",), ("batch1",)])
+        store._describe([("batch0", "a set", 64), ("batch1", "a set", 64)])
     return made
 
 

@@ -1,22 +1,21 @@
-"""The store keeps exactly what it is given, for several processes at once, and refuses what is not a store."""
+"""What every store promises, whatever database it is in: it keeps what it is given, for many writers at once."""
 
-import lzma
 import math
-import sqlite3
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as settings_of_test
 from hypothesis import strategies as st
 
 from initio import Architecture, Evaluation, InputError, noise
-from initio.records import settings
-from initio.scores.store import STORE_VERSION, Store, differences, find_store, pack
+from initio.records import Settings, settings
+from initio.scores import database
+from initio.scores.database import STORE_VERSION
+from initio.scores.store import Known, Store, differences
+from tests.scores.conftest import NewPlace
 
 ARCH = Architecture("nb201", (3, 0, 1, 0, 2, 4))
 
@@ -27,12 +26,13 @@ def score(
     return Evaluation(ARCH, metric, value, seed, flag, settings(**values), data="d00d")  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "scores.db"
+def known(store: Store, arch: Architecture, values: Settings, data: str) -> set[Known]:
+    (found,) = store.known([arch], values, data)
+    return found
 
 
-def test_what_goes_in_comes_out(path: Path) -> None:
+def test_what_goes_in_comes_out(new_place: NewPlace) -> None:
+    place = new_place()
     scores = [
         score(0.1 + 0.2),
         score(math.inf, "kappa", flag="singular"),
@@ -42,9 +42,9 @@ def test_what_goes_in_comes_out(path: Path) -> None:
         score(1.7976931348623157e308, "synflow", cells=5, lr=math.inf, norm=None, on=True),
         Evaluation(Architecture("mlp-2", ()), "η ≤ 1", -0.0, 2**62, "„quoted“ 'flag'", (), "", 3),
     ]
-    with Store(path) as store:
+    with Store(place) as store:
         store.put(scores)
-    with Store(path, read_only=True) as store:
+    with Store(place, read_only=True) as store:
         found = list(store.evaluations())
         assert len(store) == len(scores)
     assert sorted(found, key=repr) == sorted(scores, key=repr)
@@ -67,26 +67,34 @@ def by_key(e: Evaluation) -> tuple[object, ...]:
     return e.architecture, e.metric, e.seed, repr(e.settings), e.data, e.version
 
 
-@settings_of_test(max_examples=25, deadline=None)
+@settings_of_test(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(evaluations, max_size=12, unique_by=by_key))
-def test_any_evaluations_round_trip_and_compare_equal(scores: list[Evaluation]) -> None:
-    with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/a.db") as store, Store(f"{folder}/b.db") as other:
+def test_any_evaluations_round_trip_and_compare_equal(new_place: NewPlace, scores: list[Evaluation]) -> None:
+    with Store(new_place()) as store, Store(new_place()) as other:
         store.put(scores)
         other.put(reversed(scores))
         assert {*store.evaluations()} == {*scores}
         assert list(differences(store, other)) == []
         for e in scores:
-            assert (e.metric, e.version, e.seed) in store.known(e.architecture, e.settings, e.data)
+            assert (e.metric, e.version, e.seed) in known(store, e.architecture, e.settings, e.data)
 
 
-def test_a_score_is_never_overwritten(path: Path) -> None:
-    with Store(path) as store:
+def test_what_is_known_of_many_architectures_at_once(new_place: NewPlace) -> None:
+    archs = [Architecture(f"space{n % 2}", (n,)) for n in range(1200)]
+    with Store(new_place()) as store:
+        store.put(Evaluation(arch, "trace", 1.0, n % 3, data="d") for n, arch in enumerate(archs) if n % 5)
+        found = list(store.known(archs, (), "d"))
+    assert found == [{("trace", 1, n % 3)} if n % 5 else set() for n in range(1200)]
+
+
+def test_a_score_is_never_overwritten(new_place: NewPlace) -> None:
+    with Store(new_place()) as store:
         store.put([score(1.0)])
         store.put([score(2.0)])
         assert [e.value for e in store.evaluations()] == [1.0]
 
 
-def test_every_part_of_the_key_counts(path: Path) -> None:
+def test_every_part_of_the_key_counts(new_place: NewPlace) -> None:
     other = Architecture("nb201", (3, 0, 1, 0, 2, 3))
     scores = [
         score(1.0),
@@ -99,15 +107,15 @@ def test_every_part_of_the_key_counts(path: Path) -> None:
         Evaluation(ARCH, "trace", 8.0, 0, data="d00d", version=2),
         Evaluation(Architecture("nb101", ARCH.choices), "trace", 9.0, 0, data="d00d"),
     ]
-    with Store(path) as store:
+    with Store(new_place()) as store:
         store.put(scores)
         assert sorted(e.value or 0 for e in store.evaluations()) == list(map(float, range(1, 10)))
-        assert store.known(ARCH, (), "d00d") == {("trace", 1, 0), ("trace", 1, 1), ("kappa", 1, 0), ("trace", 2, 0)}
-        assert store.known(ARCH, settings(cells=3), "d00d") == set()
+        assert known(store, ARCH, (), "d00d") == {("trace", 1, 0), ("trace", 1, 1), ("kappa", 1, 0), ("trace", 2, 0)}
+        assert known(store, ARCH, settings(cells=3), "d00d") == set()
 
 
-def test_a_failed_put_writes_nothing(path: Path) -> None:
-    with Store(path) as store:
+def test_a_failed_put_writes_nothing(new_place: NewPlace) -> None:
+    with Store(new_place()) as store:
         with pytest.raises(OverflowError):
             store.put([score(1.0, cells=2), Evaluation(ARCH, "kappa", 1.0, seed=2**80)])
         assert len(store) == 0
@@ -115,9 +123,9 @@ def test_a_failed_put_writes_nothing(path: Path) -> None:
         assert [dict(e.settings) for e in store.evaluations()] == [{"cells": 2}]
 
 
-def test_groups_say_what_is_there(path: Path) -> None:
+def test_groups_say_what_is_there(new_place: NewPlace) -> None:
     batch = noise((3, 4, 4), batch_size=2)
-    with Store(path) as store:
+    with Store(new_place()) as store:
         store.describe(batch)
         store.describe(batch)
         store.put(Evaluation(ARCH, "kappa", None, seed, "why", data=batch.fingerprint) for seed in range(3))
@@ -129,77 +137,24 @@ def test_groups_say_what_is_there(path: Path) -> None:
         assert [row[3] for row in store.rows({"nb201"}) if row[0] == second.key] == [1.5]
 
 
-def test_a_packed_copy_is_equal_and_read_only(path: Path, tmp_path: Path) -> None:
-    packed = tmp_path / "scores.db.xz"
-    with Store(path) as store:
-        store.put(score(float(seed), seed=seed) for seed in range(500))
-        store.put([score(None, seed=500, flag="no value"), score(math.inf, "kappa", flag="singular", cells=5)])
-        pack(store, packed)
-        with Store(packed, read_only=True) as copy:
-            assert copy.groups() == store.groups()
-            assert list(differences(store, copy)) == []
-            assert copy.groups() == store.groups()
-        with pytest.raises(InputError, match="ends in .xz"):
-            pack(store, tmp_path / "scores.zip")
-    assert packed.stat().st_size < path.stat().st_size / 5
-    refused(packed, "can only be read")
-    packed.write_bytes(packed.read_bytes()[:-20])
-    refused(packed, "the packed store .* is damaged", read_only=True)
-    packed.write_bytes(lzma.compress(b"no database" * 100))
-    refused(packed, "is not a store of Initio", read_only=True)
-    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".db", ".xz"]
-
-
-def test_scores_that_come_with_the_package_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "nb201.db.xz").touch()
-    monkeypatch.setattr("initio.scores.store.SHIPPED", tmp_path)
-    assert find_store("nb201") == tmp_path / "nb201.db.xz"
-    with pytest.raises(InputError, match=r"there is no store 'nb101', and no scores of that name .* \(nb201 do\)"):
-        find_store("nb101")
-
-
-def test_adding_a_store_keeps_what_was_there(path: Path, tmp_path: Path) -> None:
+def test_adding_a_store_keeps_what_was_there(new_place: NewPlace) -> None:
     batch = noise((3, 2, 2), classes=2, batch_size=3, seed=0)
-    with Store(path) as a, Store(tmp_path / "other.db") as b:
+    with Store(new_place()) as a, Store(new_place()) as b:
         a.put([score(1.0), score(2.0, seed=1)])
         b.put([score(9.0, seed=1), score(3.0, seed=2, cells=5)])
         b.describe(batch)
         assert a.add(b) == 1
         assert sorted(e.value or 0 for e in a.evaluations()) == [1.0, 2.0, 3.0]
         assert a.add(b) == 0
-        known = a._db.execute("SELECT source FROM data").fetchall()
-    assert known == [(batch.source,)]
+        assert [source for _, source, _ in a.described()] == [batch.source]
 
 
-def test_differences(path: Path, tmp_path: Path) -> None:
-    with Store(path) as a, Store(tmp_path / "other.db") as b:
+def test_differences(new_place: NewPlace) -> None:
+    with Store(new_place()) as a, Store(new_place()) as b:
         a.put([score(1.0), score(2.0, seed=1), score(3.0, seed=2), score(4.0, seed=3)])
         b.put([score(1.0), score(2.0, seed=1, flag="doubtful"), score(3.5, seed=2), score(5.0, seed=4)])
         found = [(x and x.value, y and y.value) for x, y in differences(a, b)]
     assert found == [(2.0, 2.0), (3.0, 3.5), (4.0, None), (None, 5.0)]
-
-
-def test_a_store_that_is_deleted_or_replaced_while_it_is_written_to(path: Path, tmp_path: Path) -> None:
-    """SQLite would go on with a file that has no name any more, and everything would be lost without a word."""
-    with Store(tmp_path / "other.db"):
-        pass
-    with Store(path) as store:
-        store.put([score()])
-        path.unlink()
-        with pytest.raises(InputError, match="was deleted or replaced while it was in use"):
-            store.put([score(seed=1)])
-        (tmp_path / "other.db").rename(path)
-        with pytest.raises(InputError, match="was deleted or replaced while it was in use"):
-            store.put([score(seed=2)])
-
-
-def test_texts_with_flipped_bytes(path: Path) -> None:
-    with Store(path) as store:
-        store.put([score()])
-        store._db.execute("UPDATE scores SET metric = CAST(x'80ff' AS TEXT)")
-        for read in (store.groups, lambda: list(store.evaluations()), lambda: list(store.rows({"nb201"}))):
-            with pytest.raises(InputError, match="is damaged: restore a copy"):
-                read()
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
@@ -216,126 +171,70 @@ with Store(path) as store:
 """
 
 
-def test_processes_create_and_write_at_once(path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(path)]
+def test_processes_create_and_write_at_once(new_place: NewPlace) -> None:
+    place = new_place()
+    command = [sys.executable, "-c", WRITER, str(place)]
     writers = [subprocess.Popen([*command, str(i)], stderr=subprocess.PIPE, text=True) for i in range(4)]
     assert [writer.communicate()[1] for writer in writers] == [""] * 4
-    with Store(path) as store:
+    with Store(place) as store:
         assert len(store) == 4 * 40 * 4
-        assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_readers_do_not_wait_for_a_writer(path: Path) -> None:
-    with Store(path) as writer:
-        writer.put([score()])
-        with writer._transaction(), Store(path, read_only=True, patience=0.1) as reader:
-            assert len(reader) == 1
+def test_many_threads_open_one_new_file(new_place: NewPlace) -> None:
+    place = new_place()
 
-
-def test_a_lock_that_does_not_end_is_a_sentence(path: Path) -> None:
-    locked = pytest.raises(InputError, match="has been locked by another process for 0 seconds")
-    with Store(path) as holder, holder._transaction(), Store(path, patience=0.1) as store, locked:
-        store.put([score()])
-
-
-def test_many_threads_open_one_new_file(path: Path) -> None:
     def write(i: int) -> None:
-        with Store(path) as store:
+        with Store(place) as store:
             store.put([score(1.0, seed=i)])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(16)))
-    with Store(path) as store:
+    with Store(place) as store:
         assert len(store) == 16
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+def test_readers_do_not_wait_for_a_writer(new_place: NewPlace) -> None:
+    place = new_place()
+    with Store(place) as writer:
+        writer.put([score()])
+        with writer._db.transaction(), Store(place, read_only=True, patience=0.1) as reader:
+            assert len(reader) == 1
 
 
-def refused(path: Path | str, match: str, **options: bool) -> None:
-    with pytest.raises(InputError, match=match):
-        Store(path, **options)  # type: ignore[arg-type]
+# --- versions ---------------------------------------------------------------------------------------------------------
 
 
-def test_not_a_store(path: Path, tmp_path: Path) -> None:
-    path.write_text("metric,value\ntrace,1\n" * 100)
-    before = path.read_bytes()
+def test_a_newer_store(new_place: NewPlace) -> None:
+    place = new_place()
+    with Store(place) as store:
+        store.put([score()])
+        with store._db.transaction():
+            store._db.set_version(STORE_VERSION + 1)
     for read_only in (False, True):
-        refused(path, "is not a store of Initio: it is another kind of file", read_only=read_only)
-    assert path.read_bytes() == before
-    foreign = tmp_path / "foreign.db"
-    with sqlite3.connect(foreign) as db:
-        db.execute("CREATE TABLE t (x)")
-    db.close()
-    for read_only in (False, True):
-        refused(foreign, "is not a store of Initio", read_only=read_only)
-    refused(tmp_path, "is a folder")
-    refused(tmp_path / "absent" / "s.db", "the folder of the store .* does not exist")
-    refused(tmp_path / "absent.db", "there is no store", read_only=True)
-    assert not (tmp_path / "absent.db").exists()
+        with pytest.raises(
+            InputError, match=f"has version {STORE_VERSION + 1}, this Initio reads up to {STORE_VERSION}"
+        ):
+            Store(place, read_only=read_only)
 
 
-def test_a_newer_store(path: Path) -> None:
-    with Store(path) as store:
-        store._db.execute(f"PRAGMA user_version = {STORE_VERSION + 1}")
-    refused(path, f"has version {STORE_VERSION + 1}, this Initio reads up to {STORE_VERSION}: install a newer Initio")
-
-
-def test_a_store_that_was_killed_while_it_was_made(path: Path) -> None:
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.close()
-    with Store(path) as store:
+def test_an_older_store_is_brought_up_to_date_with_all_its_scores(
+    new_place: NewPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = new_place()
+    with Store(place) as store:
         store.put([score()])
+    further = ("ALTER TABLE data ADD COLUMN note {text}", "CREATE TABLE runs (id {number}, name {text} NOT NULL)")
+    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, further))
+    monkeypatch.setattr("initio.scores.store.STORE_VERSION", STORE_VERSION + 1)
+    with Store(place, read_only=True) as store:
         assert len(store) == 1
+    for _ in range(2):
+        with Store(place) as store:
+            assert list(store.evaluations()) == [score()]
+            assert store._db.version() == STORE_VERSION + 1
+            assert store._db.execute("SELECT count(*) FROM runs").fetchone()[0] == 0
 
 
-def test_an_empty_file_becomes_a_store_but_is_not_read_as_one(path: Path) -> None:
-    path.touch()
-    refused(path, "is not a store of Initio", read_only=True)
-    with Store(path) as store:
-        assert len(store) == 0
-
-
-@pytest.mark.parametrize("column", ["choices = '1,x'", "value = NULL", "value = 'high'"])
-def test_damage_is_a_sentence(path: Path, column: str) -> None:
-    with Store(path) as store:
-        store.put([score()])
-        store._db.execute(f"UPDATE scores SET {column}")
-        with pytest.raises(InputError, match="scores.db' is damaged"):
-            list(store.evaluations())
-
-
-def test_a_cut_file_is_a_sentence(path: Path) -> None:
-    with Store(path) as store:
-        for seed in range(2000):
-            store.put([score(1.0, seed=seed)])
-    path.write_bytes(path.read_bytes()[:20_000])
-    with pytest.raises(InputError, match="is damaged|is not a store"), Store(path) as store:
-        list(store.evaluations())
-
-
-def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(path: Path) -> None:
-    with Store(path) as store:
-        store.put([score()])
-        store._db.execute(f"PRAGMA max_page_count = {store._pragma('page_count') + 1}")
-        many = [[score(1.0, seed=seed, flag="f" * 50)] for seed in range(1, 2000)]
-        with pytest.raises(InputError, match="cannot grow: the disk is full; the scores written so far are kept"):
-            list(map(store.put, many))
-        written = len(store)
-    with Store(path) as store:
-        assert len(store) == written > 1
-
-
-def test_a_store_without_its_wal_reads_as_immutable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a folder that nobody may write: the plain read-only open fails there."""
-    with Store(path) as store:
-        store.put([score()])
-    connect = Store._connect
-
-    def fails_unless_immutable(self: Store, uri: str) -> sqlite3.Connection:
-        return connect(self, uri if "immutable" in uri else uri.replace("scores", "absent"))
-
-    monkeypatch.setattr(Store, "_connect", fails_unless_immutable)
-    with Store(path, read_only=True) as store:
-        assert len(store) == 1
+def test_what_is_no_store_is_not_read_as_one(new_place: NewPlace) -> None:
+    with pytest.raises(InputError, match="there is no store|is not a store of Initio"):
+        Store(new_place(), read_only=True)

@@ -46,7 +46,7 @@ class ScoreCommand:
         seed: of the batch and, with the repeat added, of the weights.
         repeats: how many initialisations of each network are scored.
         workers: processes, each of one thread; the values do not depend on it.
-        store: file that keeps the scores; it is made when it is not there.
+        store: what keeps the scores, a file or postgresql://user@host/database; it is made when it is not there.
         export: also write the scores of these architectures to this .csv or .parquet file.
         json: print JSON instead of a table.
     """
@@ -93,12 +93,12 @@ class ScoreCommand:
         with Store(self.store) as store:
             with Reporter() as reporter:
                 ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter.scoring)
-            table = pool_table(job, architectures, store)
+            table, name = pool_table(job, architectures, store), store.name
             if self.export:
                 export(Path(self.export), space, ranked(table))
         rows = _summary(table)
         if self.json:
-            print_json({"store": self.store, "export": self.export, "work": ended, "metrics": rows})
+            print_json({"store": name, "export": self.export, "work": ended, "metrics": rows})
             return
         for progress in ended:
             print(_ended(progress))

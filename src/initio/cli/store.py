@@ -1,4 +1,5 @@
-"""`initio store info A`, `initio store diff A B`, `initio store add A B`, `initio store pack A B.xz`."""
+"""`initio store info A`, `initio store diff A B`, `initio store add A B`, `initio store copy A B`,
+`initio store pack A B.xz`."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class StoreDiff:
                 count = len(pairs)
                 print_json({"scores": scores, "different": count, "pairs": pairs})
             else:
-                count = _print_differences(f"scores in {a} | in {b}", found, scores)
+                count = _print_differences(f"scores in {first.name} | in {second.name}", found, scores)
         if count:
             raise SystemExit(1)
 
@@ -83,11 +84,34 @@ class StoreAdd:
 
     def run(self) -> None:
         """Adds, and says how much."""
-        if self.path in shipped() and not Path(self.path).is_file():
-            raise InputError(f"{self.path!r} names scores that come with Initio: add to a file of your own")
-        with Store(find_store(self.other), read_only=True) as other, Store(Path(self.path)) as store:
-            facts = {"store": self.path, "added": store.add(other), "of": len(other), "scores": len(store)}
+        refuse_shipped(self.path)
+        with Store(find_store(self.other), read_only=True) as other, Store(self.path) as store:
+            facts = {"store": store.name, "added": store.add(other), "of": len(other), "scores": len(store)}
         sentence = "added {added:,} of {of:,} scores to {store}, which has {scores:,}".format_map(facts)
+        tell(sentence, facts, json=self.json)
+
+
+@dataclass(frozen=True)
+class StoreCopy:
+    """Copies a store into another, as from a file to a server; what the other has already stays as it is.
+
+    Args:
+        path: the store that is read: a file, postgresql://... or the name of scores that come with Initio.
+        other: the store that is written to; it is made when it is not there.
+        json: print the numbers as JSON.
+    """
+
+    path: str
+    other: str
+    json: bool = False
+
+    def run(self) -> None:
+        """Copies, and says how much."""
+        refuse_shipped(self.other)
+        with Store(find_store(self.path), read_only=True) as store, Store(self.other) as other:
+            added = other.add(store)
+            facts = {"from": store.name, "scores": len(store), "to": other.name, "copied": added, "has": len(other)}
+        sentence = "copied {copied:,} of {scores:,} scores to {to}, which has {has:,}".format_map(facts)
         tell(sentence, facts, json=self.json)
 
 
@@ -109,11 +133,17 @@ class StorePack:
         """Packs, and says how much."""
         with Store(find_store(self.path), read_only=True) as store:
             pack(store, Path(self.out))
-            facts = {"store": self.path, "scores": len(store), "written": self.out}
+            facts = {"store": store.name, "scores": len(store), "written": self.out}
         tell("packed {scores:,} scores into {written}".format_map(facts), facts, json=self.json)
 
 
-VERBS = {"info": StoreInfo, "diff": StoreDiff, "add": StoreAdd, "pack": StorePack}
+VERBS = {"info": StoreInfo, "diff": StoreDiff, "add": StoreAdd, "copy": StoreCopy, "pack": StorePack}
+
+
+def refuse_shipped(name: str) -> None:
+    """Scores that come with Initio stay as they are."""
+    if name in shipped() and not Path(name).is_file():
+        raise InputError(f"{name!r} names scores that come with Initio: write to a store of your own")
 
 
 def _print_groups(groups: list[Group]) -> None:

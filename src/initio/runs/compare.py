@@ -26,6 +26,7 @@ from initio.records import Query, decode, encode, load_json
 from initio.report.curves import Curves
 from initio.runs.folder import RunFolder
 from initio.runs.search import search as make_run
+from initio.scores.database import StorePlace
 from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
@@ -100,7 +101,7 @@ class BenchSetup:
             raise InputError(f"there are no images of {self.dataset} to learn from: say which by --images")
         return data_in(self.folder, IMAGES[self.dataset])
 
-    def _store(self) -> Path | None:
+    def _store(self) -> StorePlace | None:
         if self.store is not None:
             return find_store(self.store)
         shipped = SHIPPED / f"{self.open().space.name}.db.xz"

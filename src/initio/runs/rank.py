@@ -16,6 +16,7 @@ from initio.errors import InputError
 from initio.records import Architecture
 from initio.report.notebook import data_frame
 from initio.runs.search import make_problem
+from initio.scores.database import StorePlace
 from initio.scores.pool import ScoringJob, ScoringProgress, pool_table, sample, score_pool
 from initio.scores.read import read_all, read_table
 from initio.scores.store import Store, find_store
@@ -154,13 +155,13 @@ def rank(
     pool = [what.check(arch) for arch in architectures]
     names = tuple(member.metric for member in MEMBERS)
     job = ScoringJob(what, problem.batch(seed), names, problem.network, Options(), seed, repeats)
-    with TemporaryDirectory() as temporary, Store(Path(store or Path(temporary) / "scores.db")) as kept:
+    with TemporaryDirectory() as temporary, Store(store or Path(temporary) / "scores.db") as kept:
         score_pool(job, pool, kept, workers=workers, on_progress=on_progress)
         return _ranked(what, pool_table(job, pool, kept))
 
 
-def _of_store(path: Path, space: str | None, where: Mapping[str, str] | None) -> RankedArchitectures:
-    with Store(path, read_only=True) as store:
+def _of_store(place: StorePlace, space: str | None, where: Mapping[str, str] | None) -> RankedArchitectures:
+    with Store(place, read_only=True) as store:
         held = sorted({group.space for group in store.groups() if not group.counted})
         if space is None and len(held) != 1:
             raise InputError(f"the store has scores of {', '.join(held) or 'nothing'}: say by --space which to rank")

@@ -257,14 +257,10 @@ def missing(
     tasks: list[ScoringTask] = []
     complete = [0] * len(job.parts)
     keys = [part.settings for part in job.parts]
-    seen: set[tuple[int, Architecture]] = set()
-    for written in architectures:
-        for number, part in enumerate(job.parts):
-            arch = subject(job.space, written, counted=part.counted)
-            if (number, arch) in seen:
-                continue
-            seen.add((number, arch))
-            known = store.known(arch, keys[number], part.data)
+    pool = list(architectures)
+    for number, part in enumerate(job.parts):
+        subjects = list(dict.fromkeys(subject(job.space, written, counted=part.counted) for written in pool))
+        for arch, known in zip(subjects, store.known(subjects, keys[number], part.data), strict=True):
             lacks = {(m.name, s) for m in part.metrics for s in part.seeds if (m.name, m.version, s) not in known}
             if lacks:
                 names = tuple(m.name for m in part.metrics if any((m.name, s) in lacks for s in part.seeds))

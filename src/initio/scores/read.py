@@ -14,7 +14,8 @@ import numpy as np
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture
-from initio.scores.store import UNRECORDED, Group, Key, ScoreColumn, Store
+from initio.scores.packed import Key, ScoreColumn
+from initio.scores.store import UNRECORDED, Group, Store
 from initio.scores.table import Draw, Flags, Origin, ScoreTable
 from initio.spaces import Space
 

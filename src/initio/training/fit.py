@@ -290,17 +290,18 @@ def fit(
     history = trainer.history
     each = not (on_epoch is None and enough is None and settings.patience is None)
 
-    def looked() -> str:
-        if enough is None or not history:
-            return ""
-        return enough(history)
+    def why_end() -> str:
+        said = ""
+        if enough is not None and history:
+            said = enough(history)
+        return trainer.stopped() or said
 
     with machine.running():
         try:
-            ended = trainer.stopped() or looked()
+            ended = why_end()
             while len(history) < settings.epochs and not ended:
                 history.append(trainer.epoch(len(history), validate=each))
-                ended = trainer.stopped() or looked()
+                ended = why_end()
                 if on_epoch is not None:
                     ended = on_epoch(history[-1], trainer.model) or ended
                 trainer.save()

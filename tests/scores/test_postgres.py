@@ -1,0 +1,114 @@
+"""What a store on a server promises beside: one sentence about what went wrong, never a password, and nothing lost."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from initio import Evaluation, InputError
+from initio.cli import main
+from initio.scores.database import store_name
+from initio.scores.postgres import address
+from initio.scores.store import Store, find_store
+from studies.servers import PASSWORD, PostgresServer, postgres_programs, postgres_server
+from tests.scores.conftest import emptied
+from tests.scores.test_store import score
+
+SECRETS = ["p%ss", "p%25ss", PASSWORD]
+
+
+def refused(place: str, match: str) -> None:
+    for read_only in (False, True):
+        with pytest.raises(InputError, match=match) as error:
+            Store(place, read_only=read_only)
+        assert not any(secret in str(error.value) for secret in [*SECRETS, "s3cret", "cret"])
+
+
+def test_a_name_has_no_password() -> None:
+    assert store_name("postgresql://ada:s3cret@db:5433/scores") == "postgresql://ada@db:5433/scores"
+    assert store_name("postgresql:///scores?password=s3cret") == "postgresql:///scores"
+    assert "s3cret" not in repr(address("postgresql://ada:s3cret@db/scores"))
+    assert find_store("postgresql://db/scores") == "postgresql://db/scores"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:s3/cret@db/scores",
+        "postgresql://ada:s3@cret@db/scores",
+        "postgresql://ada:s3#cret@db/scores",
+        "postgresql://ada:12#s3cret@db/scores",
+        "postgresql://ada:s3%cret@db/scores",
+        "postgresql://ada:s3cret@db:port/scores",
+    ],
+)
+def test_an_address_that_cannot_be_read_shows_nothing_of_it(url: str) -> None:
+    refused(url, "the address of the store cannot be read: it is postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+
+
+def test_other_addresses() -> None:
+    refused("mysql://db/scores", r"a store is a file or begins with postgresql://, not with mysql:/")
+    refused("postgresql://ada:s3cret@127.0.0.1:1/scores", "cannot be reached .*refused")
+    refused("postgresql://ada:s3cret@host.invalid/scores", "cannot be reached")
+
+
+def test_a_wrong_password_and_a_database_that_is_not_there(postgres: PostgresServer) -> None:
+    refused(postgres.url(password="s3cret"), "refuses this user: the name or the password is wrong")
+    refused(postgres.url("absent"), "has no such database: make it by createdb")
+
+
+def test_a_schema_of_someone_else(databases: list[str]) -> None:
+    import psycopg
+
+    url = emptied(databases[0])
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA initio")
+        connection.execute("CREATE TABLE initio.things (x INTEGER)")
+    refused(url, "is not a store of Initio: its schema 'initio' holds something else")
+
+
+def test_a_lock_that_does_not_end_is_a_sentence(databases: list[str]) -> None:
+    url = emptied(databases[0])
+    with Store(url) as holder, Store(url, patience=0.1) as store:
+        locked = pytest.raises(InputError, match="has been locked by another process")
+        with holder._db.transaction(), locked:
+            holder._db.execute("LOCK TABLE scores")
+            store.put([score()])
+        store.put([score()])
+        assert len(store) == 1
+
+
+def test_who_may_only_read(databases: list[str]) -> None:
+    url = emptied(databases[0])
+    with Store(url) as store:
+        store.put([score()])
+    with Store(url, read_only=True) as store, pytest.raises(InputError, match="can only be read"):
+        store.put([score(seed=1)])
+
+
+@pytest.mark.skipif(postgres_programs() is None, reason="PostgreSQL is not installed: there is no server to stop")
+def test_a_server_that_stops_during_a_run_loses_nothing(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score_cells = ["score", "nb201", "--sample", "20", "--metrics", "params", "--quiet", "--store"]
+    with postgres_server(durable=False) as server:
+        url, put, written = server.create("stops"), Store.put, []
+
+        def put_and_stop(store: Store, evaluations: Iterable[Evaluation]) -> None:
+            put(store, evaluations)
+            written.append(len(store))
+            if len(written) == 7:
+                server.stop()
+
+        monkeypatch.setattr(Store, "put", put_and_stop)
+        assert main([*score_cells, url]) == 2
+        first = capfd.readouterr()
+        assert main([*score_cells, url]) == 2  # nobody is there
+        second = capfd.readouterr()
+        with server.again() as back, Store(back.url("stops"), read_only=True) as store:
+            assert len(store) == written[-1] == 7
+    for said in (first, second):
+        assert said.err.startswith("initio: the store 'postgresql://initio@127.0.0.1:")
+        assert said.err.count("\n") == 1
+        assert not any(secret in said.err + said.out for secret in SECRETS)
+    assert "went away: what was written is kept" in first.err
+    assert "cannot be reached" in second.err
