@@ -178,7 +178,7 @@ class _EnsembleWork:
         if isinstance(learned, Noise):  # which the search will refuse
             return BATCH
         largest = max(LEAST_BATCH, int(LEARNED * len(learned) / UPDATES))
-        return min(BATCH, 2 ** (largest.bit_length() - 1))
+        return min(BATCH, 1 << (largest.bit_length() - 1))
 
     def _choose(self) -> None:
         """The members, by their estimated loss."""
