@@ -24,6 +24,7 @@ import numpy as np
 
 import initio
 from initio.analysis.ensembles import EstimateAgreement
+from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.estimates import SIZES, estimates
 from initio.runs.folder import RunFolder
@@ -336,8 +337,11 @@ def figures(out: Path, pictures: Path) -> None:
 
     def sampled(sampling: Any, temperature: float) -> Callable[[_Judge, int, int], Sequence[Architecture]]:
         def choose(judge: _Judge, seed: int, k: int) -> Sequence[Architecture]:
-            rng = np.random.default_rng((seed, k))
-            return nesbs(judge.posterior(temperature), judge.held, 3, BUDGETS[k] // 3, rng, sampling)[0].members
+            posterior, rng = judge.posterior(temperature), np.random.default_rng((seed, k))
+            try:
+                return nesbs(posterior, judge.held, 3, BUDGETS[k] // 3, rng, sampling)[0].members
+            except InputError:  # no draw has three different networks
+                return (posterior.mode,)
 
         return choose
 
