@@ -98,6 +98,11 @@ def tables(options: argparse.Namespace) -> None:
         printed = f" ({TABLE_4_3.get(name, '-')})"
         added = f"{millions(wide) - millions(arch):.3f} ({after - before:.2f})"
         print(f"| {name} | {its} | {wider} | {millions(arch):.3f}{printed} | {added} |")
+    print("\nTable 4.2: width and depth of 13 random wirings\n")
+    print("| cell | " + " | ".join(f"C{number}" for number in range(1, N + 1)) + " |\n" + "|---" * (N + 1) + "|")
+    for name in TABLE_4_3:
+        original, *others = variants(ZOO_SPACE, ZOO_SPACE.parse(name), N)
+        print(f"| {name} ({original.shape}) | {' | '.join(str(one.shape) for one in others)} |")
     surrogate = Surrogate(options.data / "nb301_surrogate_yahpo_v1.npz")
 
     def predicted(archs: list[Architecture]) -> np.ndarray:
@@ -105,7 +110,7 @@ def tables(options: argparse.Namespace) -> None:
 
     for name in PREDICTED:
         arch = parse(name)
-        found = variants(DARTS, arch, 13)
+        found = variants(DARTS, arch, N)
         rows = [one.architecture for one in found]
         accuracies = predicted([*rows, adapted(DARTS, arch)])
         print(f"\n{name}: predicted accuracy of C0 to C13 and of the adapted cell, %\n")
