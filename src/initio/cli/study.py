@@ -1,4 +1,4 @@
-"""`initio study variants ARCH`, `convergence ARCH`, `landscape ARCH`, and `initio study sharing RUN`."""
+"""`initio study variants ARCH`, `convergence ARCH`, `landscape ARCH`, `sharing RUN` and `estimates ENSEMBLE ...`."""
 
 from __future__ import annotations
 
@@ -290,9 +290,43 @@ def sharing_page(found: SharingResult) -> str:
     return columns(facts)
 
 
+@dataclass(frozen=True)
+class StudyEstimates:
+    """Compares what shared weights foresee of ensembles with what trained ones come to (Table 5.6 of the thesis).
+
+    All different networks that these ensembles have trained are put together anew, up to 200 ensembles of a size.
+
+    Args:
+        ensembles: folders of finished ensembles with one shared network, made with --shared.
+        sizes: of the ensembles that are compared.
+        seed: of their draw.
+        json: print JSON.
+    """
+
+    ensembles: tuple[str, ...]
+    sizes: tuple[int, ...] = (1, 3, 5)
+    seed: int = 0
+    json: bool = False
+
+    def run(self) -> None:
+        """Prints a line a size."""
+        from initio.cli.units import print_json
+        from initio.runs.estimates import estimates
+
+        found = estimates(self.ensembles, self.sizes, seed=self.seed)
+        if self.json:
+            print_json(found)
+            return
+        print("size  ensembles  Spearman  Pearson  best 30 % agree")
+        for one in found:
+            ranks, line = (f"{value:.2f}" if value is not None else "-" for value in (one.spearman, one.pearson))
+            print(f"{one.size:>4}  {one.ensembles:>9}  {ranks:>8}  {line:>7}  {one.top:>13.0f} %")
+
+
 VERBS = {
     "variants": StudyVariants,
     "convergence": StudyConvergence,
     "landscape": StudyLandscape,
     "sharing": StudySharing,
+    "estimates": StudyEstimates,
 }

@@ -42,7 +42,7 @@ from initio.searches import SearchResult, SearchStep, Trained
 
 if TYPE_CHECKING:
     from initio.runs.convergence import ConvergenceCurve, ConvergenceResult
-    from initio.runs.ensemble import Ensemble
+    from initio.runs.ensembles import Ensemble
 
 
 # --- sections: what a subject holds, or None ------------------------------------------------------------------------
@@ -281,10 +281,10 @@ def ensemble_section(subject: Subject) -> Section | None:
     found = subject.ensemble
     outcome, choice = found.outcome, found.choice
     members: dict[str, Column] = {
-        "member": [*map(str, outcome.members), "mean of all"],
+        "member": [*found.voices, "mean of all"],
         "error, %": [*outcome.judgement.singles, outcome.judgement.error],
     }
-    blocks: list[PageBlock] = [DataTable("members.csv", members, shown=len(outcome.members) + 1)]
+    blocks: list[PageBlock] = [DataTable("members.csv", members, shown=len(found.voices) + 1)]
     blocks.append(FactList({name: text for name, text in found.told().items() if not name.startswith("member ")}))
     if subject.home is not None and len(choice.marginals) == len(subject.home.relaxation):
         blocks += [Prose("The probability of each option:"), _posterior(subject, choice.marginals)]

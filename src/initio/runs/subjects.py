@@ -16,7 +16,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.report import Cell, is_drawable
-from initio.runs.ensemble import Ensemble, load_ensemble
+from initio.runs.ensembles import Ensemble, load_ensemble
 from initio.runs.evaluate import ModelEvaluation, load_evaluation
 from initio.runs.folder import RunFolder, RunPlan
 from initio.runs.models import ModelFolder, TrainedModel, load_model
@@ -163,7 +163,7 @@ def _ensemble(path: Path) -> Subject:
     found = load_ensemble(path)
     members = dict(zip(found.outcome.members, found.members, strict=True))
     return replace(
-        _search(path / "search"), sort="ensemble", ensemble=found,
+        _search(found.searched), sort="ensemble", ensemble=found,
         shown={f"Member {number}": found.choice.members[number - 1] for number in found.outcome.members},
         networks={f"member {number}": model for number, model in members.items()},
     )  # fmt: skip
