@@ -290,11 +290,17 @@ def test_workers_change_nothing(made: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(predictions(tmp_path / "e"), predictions(made))
 
 
-def test_a_ranking_as_prior_moves_the_posterior(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ensemble_verb, "RANKED", 12)
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_ranking_as_prior_moves_the_posterior(
+    measured: bool, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if measured:  # as where no scores of the space come with Initio
+        monkeypatch.setattr(ensemble_verb, "shipped", dict)
+        monkeypatch.setattr(ensemble_verb, "RANKED", 12)
     asked = {"size": 2, "candidates": 7, "epochs": 1, "channels": 2, "cells": 1, "prior": "ranking"}
     found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     assert len(found.choice.prior) == 30
+    assert (tmp_path / "e" / "scores.db").is_file() == measured
     assert found.choice.marginals != initio.load_ensemble(made).choice.marginals
     logits = np.array(found.choice.prior[:5]) + np.log(initio.load_ensemble(made).choice.marginals[0])
     np.testing.assert_allclose(found.choice.marginals[0], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)

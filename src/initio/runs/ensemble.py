@@ -38,6 +38,7 @@ from initio.runs.rank import rank
 from initio.runs.search import search
 from initio.runs.sharing import trained_weights
 from initio.runs.train import train
+from initio.scores.store import shipped
 from initio.scores.workers import LostTasksError, in_process, in_workers
 from initio.searches.driver import versions
 from initio.searches.ensembles import (
@@ -205,12 +206,15 @@ class _EnsembleWork:
         write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
 
     def _ranked(self, at: SharedTraining) -> tuple[float, ...]:
-        """The prior that a training-free ranking gives."""
-        plan = self.plan
-        found = rank(
-            at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
-            store=self.kept.folder / "scores.db",
-        )  # fmt: skip
+        """The prior that a training-free ranking gives, of scores that come with Initio or of a pool that is measured."""
+        plan, name = self.plan, f"{at.space.name}-ranking"
+        if name in shipped():
+            found = rank(name)
+        else:
+            found = rank(
+                at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
+                store=self.kept.folder / "scores.db",
+            )  # fmt: skip
         return prior_of(at.space, found.table.architectures, found.ranking.values)
 
     def _compared(self, posterior: ArchitecturePosterior, estimates: Estimates) -> list[Candidate]:
