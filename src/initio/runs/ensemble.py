@@ -206,7 +206,7 @@ class _EnsembleWork:
         write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
 
     def _ranked(self, at: SharedTraining) -> tuple[float, ...]:
-        """The prior that a training-free ranking gives, of scores that come with Initio or of a pool that is measured."""
+        """The prior by a training-free ranking, of scores that come with Initio or of a pool that is measured."""
         plan, name = self.plan, f"{at.space.name}-ranking"
         if name in shipped():
             found = rank(name)
