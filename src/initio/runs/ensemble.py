@@ -186,9 +186,7 @@ class _EnsembleWork:
         plan, began = self.plan, time.perf_counter()
         self.tell(f"stage 2 of 4: {plan.size} members by {plan.method}")
         _, at = trained_weights(self._run)
-        prior: tuple[float, ...] = ()
-        if plan.prior == "ranking":
-            prior = self._ranked(at)
+        prior = self._prior(at)
         posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature, prior)
         labels = np.concatenate([y.numpy() for _, y in at.examples.validate()])
         estimates = Estimates(at.space, partial(inherited, at), labels)
@@ -205,10 +203,13 @@ class _EnsembleWork:
         _draw(posterior, self.kept.folder / "posterior.png")
         write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
 
-    def _ranked(self, at: SharedTraining) -> tuple[float, ...]:
-        """The prior by a training-free ranking, of scores that come with Initio or of a pool that is measured."""
+    def _prior(self, at: SharedTraining) -> tuple[float, ...]:
+        """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform."""
         plan, name = self.plan, f"{at.space.name}-ranking"
-        if name in shipped():
+        known = name in shipped()
+        if plan.prior == "uniform" or (plan.prior == "auto" and not known):
+            return ()
+        if known:
             found = rank(name)
         else:
             found = rank(
