@@ -34,7 +34,8 @@ class EnsembleCommand:
         method: nesbs samples the posterior, nes-rs adds greedily from a random pool and nes-re from one that evolves,
             random takes the best of random ensembles, deep trains the posterior's mode several times, droppath
             trains it once and lets it answer several times with paths dropped at random.
-        prior: what is likely beforehand: all the same, or what the training-free ranking prefers (hybrid).
+        prior: what is likely beforehand: all the same (uniform, as in the thesis), or what the training-free ranking
+            prefers; auto is the latter where scores of the space come with Initio.
         sampling: of nesbs: svgd keeps members apart (SVGD-RD), mc leaves that to chance.
         delta_by: how svgd finds δ, how far apart: a grid, or bayes for Bayesian optimisation.
         candidates: ensembles that are compared; for nes-rs and nes-re the size of their pools.
@@ -61,7 +62,7 @@ class EnsembleCommand:
     data: str | None = None
     size: int = 3
     method: Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"] = "nesbs"
-    prior: Literal["uniform", "ranking"] = "uniform"
+    prior: Literal["auto", "uniform", "ranking"] = "auto"
     sampling: Literal["svgd", "mc"] = "svgd"
     delta_by: Literal["grid", "bayes"] = "grid"
     candidates: int = 50

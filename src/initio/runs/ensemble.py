@@ -38,6 +38,7 @@ from initio.runs.rank import rank
 from initio.runs.search import search
 from initio.runs.sharing import trained_weights
 from initio.runs.train import train
+from initio.scores.store import shipped
 from initio.scores.workers import LostTasksError, in_process, in_workers
 from initio.searches.driver import versions
 from initio.searches.ensembles import (
@@ -185,9 +186,7 @@ class _EnsembleWork:
         plan, began = self.plan, time.perf_counter()
         self.tell(f"stage 2 of 4: {plan.size} members by {plan.method}")
         _, at = trained_weights(self._run)
-        prior: tuple[float, ...] = ()
-        if plan.prior == "ranking":
-            prior = self._ranked(at)
+        prior = self._prior(at)
         posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature, prior)
         labels = np.concatenate([y.numpy() for _, y in at.examples.validate()])
         estimates = Estimates(at.space, partial(inherited, at), labels)
@@ -204,13 +203,19 @@ class _EnsembleWork:
         _draw(posterior, self.kept.folder / "posterior.png")
         write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
 
-    def _ranked(self, at: SharedTraining) -> tuple[float, ...]:
-        """The prior that a training-free ranking gives."""
-        plan = self.plan
-        found = rank(
-            at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
-            store=self.kept.folder / "scores.db",
-        )  # fmt: skip
+    def _prior(self, at: SharedTraining) -> tuple[float, ...]:
+        """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform."""
+        plan, name = self.plan, f"{at.space.name}-ranking"
+        known = name in shipped()
+        if plan.prior == "uniform" or (plan.prior == "auto" and not known):
+            return ()
+        if known:
+            found = rank(name)
+        else:
+            found = rank(
+                at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
+                store=self.kept.folder / "scores.db",
+            )  # fmt: skip
         return prior_of(at.space, found.table.architectures, found.ranking.values)
 
     def _compared(self, posterior: ArchitecturePosterior, estimates: Estimates) -> list[Candidate]:
