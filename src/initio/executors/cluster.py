@@ -58,7 +58,7 @@ class Cluster(Executor):
         except ImportError:
             raise InputError("a cluster needs Dask: pip install 'initio[cluster]'") from None
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters becomes a sentence
-        with self._scheduler(distributed) as scheduler:
+        with self._scheduler() as scheduler:
             try:
                 client = distributed.Client(scheduler, timeout=REACH, set_as_default=False)
             except (OSError, TimeoutError, ValueError) as error:
@@ -71,12 +71,24 @@ class Cluster(Executor):
                 yield _ClusterSession(client, self.where, cloudpickle.dumps(work))
 
     @contextmanager
-    def _scheduler(self, distributed: Any) -> Iterator[Any]:
+    def _scheduler(self) -> Iterator[Any]:
         if not LOCAL.fullmatch(self.where):
             yield self.where
             return
-        with distributed.LocalCluster(self.workers, threads_per_worker=1, dashboard_address=":0") as cluster:
+        with local_cluster(self.workers) as cluster:
             yield cluster
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Any]:
+    """A scheduler and processes of this machine, which are started again when they die, however long that takes."""
+    import dask
+    import distributed
+
+    patient = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.comm.timeouts.connect": "120s"}
+    made: Any = distributed.LocalCluster
+    with dask.config.set(patient), made(workers, threads_per_worker=1, dashboard_address=":0") as cluster:
+        yield cluster
 
 
 def versions() -> dict[str, str]:
