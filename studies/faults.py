@@ -16,6 +16,7 @@ python -m studies.faults --kills 40 --work search train
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import resource
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -44,7 +46,7 @@ PATIENCE = 300  # seconds to the end of a run that nobody disturbs; more is a ha
 FEW = 10  # touches; SQLite's own are not seen
 LATE = 8  # times as many tries as strikes that are wanted
 PAGE = 4096  # bytes of a store that are damaged together
-NOBODY = 65534
+CAPABILITY_VERSION, CAP_DAC_OVERRIDE = 0x20080522, 1 << 1  # linux/capability.h
 POOL = 14  # networks that are scored
 TIMES = ("seconds", "waited", "cost", "versions", "peak_bytes")
 
@@ -216,7 +218,10 @@ class Process:
                 self.touched.write_text(str(self.touches))
             except SystemExit as end:
                 code = int(end.code or 0)
+            except BaseException:
+                traceback.print_exc()
             finally:
+                sys.stderr.flush()
                 os._exit(code)
 
     def _become(self, argv: list[str], place: str, prepare: Callable[[], object], last_touch: int | None) -> None:
@@ -420,6 +425,15 @@ def full_output(known: Undisturbed, place: Path, rng: Random) -> Tally:
     return tally
 
 
+def heed_permissions() -> None:
+    """From here on the bits of a folder say whether it may be written, for root too; root may still read anything."""
+    libc = ctypes.CDLL(None)
+    header, sets = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    libc.capget(header, sets)
+    sets[0] &= ~CAP_DAC_OVERRIDE  # the first of them are the effective ones
+    libc.capset(header, sets)
+
+
 def read_only(known: Undisturbed, place: Path, rng: Random) -> Tally:
     """The folder may not be written."""
     tally = Tally(tried=1)
@@ -431,12 +445,7 @@ def read_only(known: Undisturbed, place: Path, rng: Random) -> Tally:
         if path.exists():
             path.chmod(0o555)
 
-    def prepare() -> None:
-        if os.getuid() == 0:
-            os.setegid(NOBODY)
-            os.seteuid(NOBODY)
-
-    ran = run(argv, place, prepare)
+    ran = run(argv, place, heed_permissions)
     tally.struck = int(ran.code != 0)
     if not ran.sentence:
         tally.wrong.append(f"{known.work.name} where it may not write: code {ran.code}, {ran.said.strip()[-300:]}")

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +13,12 @@ import pytest
 
 import initio
 from initio.records import Architecture, Evaluation, settings
-from initio.report.page import DataTable, LineChart, Page, Part, Section
-from initio.runs.pages import read_folder, read_store, report
+from initio.report.page import DataTable, LineChart, Page, Part, Section, SurfaceChart
+from initio.runs.pages import report
+from initio.runs.subjects import read_folder, read_store
 from initio.scores.store import Store
 
+ROOT = Path(__file__).parent.parent
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -206,6 +211,29 @@ def test_lines_are_read_at_the_pointer(browser, tmp_path):
     assert [" ".join(text.split()) for text in texts] == ["epoch 3", "training 1"]  # no value is not shown as one
 
 
+@pytest.mark.parametrize("window", [{}, {"color_scheme": "dark"}, PHONE], ids=["desk", "dark", "phone"])
+def test_a_surface_is_read_at_the_pointer(browser, tmp_path, window):
+    values = [[9.0, 4.0, 9.0], [2.0, 0.5, 2.0], [9.0, float("nan"), 1e6]]
+    chart = SurfaceChart("Loss", HOSTILE, [-1.0, 0.0, 1.0], values)
+    Page("t", "s", [Part("", [Section("s", [chart])])]).write(tmp_path / "t.html")
+    reader = Reader(browser, tmp_path / "t.html", **window)
+    box = reader.page.locator(".surface canvas:nth-child(2)").bounding_box()
+    width, height = box["width"] - 72, box["height"] - 56
+
+    def read(a: int, b: int) -> list[str]:
+        reader.page.mouse.move(box["x"] + 58 + (a + 0.5) / 3 * width, box["y"] + 12 + (2.5 - b) / 3 * height)
+        return [" ".join(text.split()) for text in reader.page.locator(".plot .card p").all_inner_texts()]
+
+    assert read(1, 1) == ["a 0, b 0", f"{HOSTILE} 0.5"]
+    assert read(0, 1) == ["a -1, b 0", f"{HOSTILE} 4"]
+    assert read(2, 1) == ["a 1, b 0", f"{HOSTILE} none"]
+    assert read(2, 2)[1].endswith(" 1M")
+    assert reader.ink(".surface canvas") > 10_000
+    widths = reader.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1]
+    reader.check()
+
+
 def test_a_hostile_name_stays_text(browser, tmp_path):
     with Store(tmp_path / "own.db") as store:
         store.put(
@@ -231,3 +259,35 @@ def test_the_policy_stops_a_script_that_got_in(browser, run, tmp_path):
     reader = Reader(browser, broken)
     assert reader.page.title() != "taken"
     assert any("Content Security Policy" in complaint for complaint in reader.complaints)
+
+
+# --- the site ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The documentation as `make site` builds it."""
+    pytest.importorskip("mkdocs", reason="no test of the site: mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    asked = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    told = subprocess.run(
+        asked, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    return folder
+
+
+@pytest.mark.parametrize("window", [{}, {"color_scheme": "dark"}, PHONE], ids=["desk", "dark", "phone"])
+def test_the_site_is_readable_and_searchable_without_a_server(browser, site, window):
+    page = browser.new_context(**window).new_page()
+    complaints, asked = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "understanding.html").as_uri())
+    widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1]
+    page.keyboard.press("f")
+    page.keyboard.type("near-convex")
+    page.wait_for_selector(".md-search-result__item", state="attached")
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "about:"))] == []

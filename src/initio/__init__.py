@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from initio.records import to_json as to_json
     from initio.runs.attack import attack as attack
     from initio.runs.convergence import convergence as convergence
-    from initio.runs.ensemble import Ensemble as Ensemble
     from initio.runs.ensemble import ensemble as ensemble
-    from initio.runs.ensemble import load_ensemble as load_ensemble
+    from initio.runs.ensembles import Ensemble as Ensemble
+    from initio.runs.ensembles import load_ensemble as load_ensemble
     from initio.runs.evaluate import ModelEvaluation as ModelEvaluation
     from initio.runs.evaluate import evaluate as evaluate
     from initio.runs.explain import Explanation as Explanation
@@ -92,8 +92,8 @@ _HOME = {  # public name -> module and name there
     "train": "initio.runs.train:train",
     "attack": "initio.runs.attack:attack",
     "ensemble": "initio.runs.ensemble:ensemble",
-    "Ensemble": "initio.runs.ensemble:Ensemble",
-    "load_ensemble": "initio.runs.ensemble:load_ensemble",
+    "Ensemble": "initio.runs.ensembles:Ensemble",
+    "load_ensemble": "initio.runs.ensembles:load_ensemble",
     "evaluate": "initio.runs.evaluate:evaluate",
     "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",
     "export": "initio.runs.export:export",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from initio.analysis.ensembles import judge_ensemble
+from initio.analysis.ensembles import CorruptedErrors, agreement, by_corruption, judge_ensemble
 
 
 def test_errors_disagreement_and_oracle() -> None:
@@ -26,3 +26,22 @@ def test_members_that_are_one_do_not_disagree() -> None:
     seen = judge_ensemble(logits, np.arange(30) % 3, ("a", "b", "c"))
     assert seen.ppd == 0
     assert seen.error == pytest.approx(seen.ate) == pytest.approx(seen.oracle)
+
+
+def test_estimates_and_truth_by_hand() -> None:
+    estimated, true = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0], [3, 1, 2, 9, 5, 6, 7, 8, 4, 10]
+    seen = agreement(estimated, true)
+    assert seen.spearman == pytest.approx(1 - 6 * (4 + 1 + 1 + 25 + 25) / 990)
+    assert seen.pearson == pytest.approx(np.corrcoef(estimated, true)[0, 1])
+    assert seen.top == 100.0
+    assert agreement(estimated[::-1], true).top == pytest.approx(0.0)
+    flat = agreement([0.5, 0.5, 0.5], [1, 2, 3])
+    assert (flat.spearman, flat.pearson, flat.ensembles) == (None, None, 3)
+
+
+def test_corruptions_are_averaged_over_severities() -> None:
+    errors = [CorruptedErrors("blur", 1, 10.0, 20.0), CorruptedErrors("blur", 2, 30.0, 40.0)]
+    assert by_corruption([*errors, CorruptedErrors("noise", 1, 5.0, 6.0)]) == [
+        ("blur", 20.0, 30.0),
+        ("noise", 5.0, 6.0),
+    ]

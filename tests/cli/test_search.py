@@ -62,10 +62,13 @@ main(sys.argv[2:])
 
 
 @pytest.mark.parametrize(
-    ("method", "settings"),
-    [("votes", SMALL), ("nasi-fit", ["--steps", "4", *THIN]), ("nasi", ["--steps", "4", "--nu", "adaptive", *THIN])],
+    ("method", "settings", "restarts", "after"),
+    [
+        ("votes", SMALL, "1", "2"),
+        ("nasi", ["--steps", "4", "--nu", "adaptive", *THIN], "1", "2"),
+        ("nasi-fit", ["--steps", "4", *THIN], "2", "6"),  # in the last restart
+    ],
 )
-@pytest.mark.parametrize(("restarts", "after"), [("1", "2"), ("2", "6")])  # steps: the second time in the last restart
 def test_a_killed_search_resumes_to_the_same_answer(
     method: str, settings: list[str], restarts: str, after: str, tmp_path: Path
 ) -> None:

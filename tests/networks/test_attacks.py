@@ -27,7 +27,7 @@ def samples(model: nn.Module, count: int = 200) -> tuple[Tensor, Tensor]:
     return x, answers(model, x)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "cw"])
 def test_changes_stay_within_bounds(name: str) -> None:
     model = linear()
     x, y = samples(model)
@@ -37,6 +37,19 @@ def test_changes_stay_within_bounds(name: str) -> None:
     assert changed.max() <= 1
     if name != "cw":
         assert (changed - x).abs().max() <= EPSILON + 1e-12
+
+
+def test_what_is_little_depends_on_the_bounds() -> None:
+    model = linear()
+    x, y = samples(model)
+    scaled = nn.Sequential(Scaled(), model)
+    for attack in (fgsm, pgd):
+        torch.testing.assert_close(attack(scaled, 16 * x, y, Bounds(0, 16)), 16 * attack(model, x, y))
+
+
+class Scaled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 16
 
 
 def test_fgsm_by_hand() -> None:
@@ -92,7 +105,7 @@ def test_cw_finds_nearly_the_nearest_boundary() -> None:
     assert (distance <= 1.25 * nearest + 0.02).all()
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "cw"])
 def test_nothing_can_be_done_without_a_gradient(name: str) -> None:
     class Steps(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

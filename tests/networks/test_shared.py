@@ -1,6 +1,7 @@
 """A shared network is the built one where its blend is one-hot, and PC-DARTS' edges are what the paper writes."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 
 import pytest
@@ -18,8 +19,9 @@ from tests.networks.test_supernet import filled, inputs, settings_of
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 
-def shared(space: GraphSpace, **given: object) -> SharedNetwork:
-    made = SharedNetwork(space, settings_of(space), seed=1, statistics="running", **given)  # type: ignore[arg-type]
+@lru_cache  # to make one takes longer than to run it
+def shared(space: GraphSpace, channels: int = 1) -> SharedNetwork:
+    made = SharedNetwork(space, settings_of(space), seed=1, channels=channels, statistics="running")
     return made.double()
 
 
@@ -74,6 +76,7 @@ def test_a_path_computes_nothing_else() -> None:
     """Nor what only a dead node would read: of this cell one convolution is left, and the network around it."""
     space, (x, _) = SPACES["nb201"], inputs()
     network = shared(space)
+    network.zero_grad()
     network(x, Blend.path(space, space.architecture(3, 3, 3, 2, 0, 0))).sum().backward()
     cells = [key for key, part in network.supernet.operations.items() if "edge_" in key and has_gradient(part)]
     assert {key.split("/")[1].split(":")[0] for key in cells} == {"edge_0_3"}
@@ -182,3 +185,4 @@ def test_dropped_skips_are_skips_alone() -> None:
         plain = network(x, blend)
         network.skip_dropout = 0.5
         assert torch.equal(network(x, blend), plain) != changes
+    network.skip_dropout = 0.0

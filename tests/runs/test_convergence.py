@@ -1,6 +1,7 @@
 """Variants are trained alike; a study that was killed goes on to the same curves."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 import initio
 from initio.cli import main
-from initio.cli.study import convergence_page
+from initio.cli.options import parse
+from initio.cli.study import StudyConvergence, convergence_page
 from initio.errors import InputError
 from initio.runs.convergence import ConvergenceCurve, ConvergenceResult
 
@@ -53,6 +55,15 @@ def test_killed_and_resumed_to_the_same_curves(made: tuple[Path, ConvergenceResu
     assert initio.convergence(CELL, "digits", **ASK, folder=out).curves == made[1].curves
 
 
+def test_only_those_that_are_named_are_trained(made: tuple[Path, ConvergenceResult], tmp_path: Path) -> None:
+    chosen = initio.convergence(CELL, "digits", **{**ASK, "only": ("C0", "C2")}, folder=tmp_path / "c3")  # type: ignore[arg-type]
+    assert chosen.curves == tuple(one for one in made[1].curves if one.name != "C1")
+    words = shlex.split(chosen.plan.command(CELL))[3:]
+    command = parse(StudyConvergence, words)
+    assert (command.architecture, command.only, command.variants, command.lr) == (CELL, "C0,C2", 2, "0.025,0.1")
+    assert (command.epochs, command.samples, command.channels, command.cells) == (3, 100, 2, 1)
+
+
 def test_area_and_epochs() -> None:
     curve = ConvergenceCurve("C1", 2.0, 4, 0.1, (1.0, 0.5, 0.4), (20.0, 60.0, 70.0), (1.0, 0.6, 0.5))
     assert curve.area == 50.0
@@ -67,6 +78,7 @@ def test_area_and_epochs() -> None:
         ("noise", {}, "nothing to learn"),
         ("digits", {"rates": (0.0,)}, "learning rates are positive"),
         ("digits", {"n": -1}, "0 variants or more"),
+        ("digits", {"only": ("C0", "C9")}, "no variant 'C9' among C0, C1, C2"),
     ],
 )
 def test_mistakes(data: str, change: dict[str, object], sentence: str, tmp_path: Path) -> None:

@@ -1,8 +1,15 @@
 """An ensemble from a shared network to a file: resumed after every stage to the same bits, exported, refused."""
 
 import json
+import os
+import shlex
 import shutil
+import signal
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,24 +18,25 @@ import torch
 import initio
 from initio.cli import main
 from initio.errors import InputError
+from initio.networks.attacks import ATTACKS
+from initio.networks.autoattack import autoattack
+from initio.networks.shared import SharedNetwork
+from initio.records import from_json
+from initio.report.page import DataTable, LineChart
+from initio.runs import ensemble as ensemble_verb
+from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
+from initio.runs.ensembles import EnsembleFolder, EnsemblePlan
+from initio.runs.pages import sections, summary
+from initio.runs.subjects import read_folder
+from initio.searches.ensembles import ArchitecturePosterior, Estimates
+from initio.searches.methods.nesbs import Nesbs
+from initio.training import TrainedEpoch
 
 ASKED = {
-    "size": 2, "candidates": 7, "supernet_epochs": 1, "posterior_epochs": 1, "samples": 80, "epochs": 1, "channels": 2,
-    "cells": 1,
+    "size": 2, "candidates": 7, "supernet_epochs": 2, "posterior_epochs": 2, "posterior_updates": 4, "samples": 80,
+    "epochs": 2, "channels": 2, "cells": 1, "prior": "uniform",
 }  # fmt: skip
-
-
-class KilledError(Exception):
-    """Stands for kill −9."""
-
-
-def stop_at(stage: str):  # type: ignore[no-untyped-def]
-    def hear(what: object) -> None:
-        if str(what).startswith(stage):
-            raise KilledError
-
-    return hear
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +65,70 @@ def test_the_ensemble_is_the_mean_of_its_members(made: Path) -> None:
     assert "member 1" in str(found)
 
 
-@pytest.mark.parametrize("stage", ["stage 2", "1 of 2 members", "stage 4"])
-def test_it_goes_on_to_the_same_members_and_predictions(stage: str, made: Path, tmp_path: Path) -> None:
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at_call(home: object, name: str, call: int) -> None:
+    """The process is killed when this is called for so many times."""
+    real, calls = getattr(home, name), count(1)
+
+    def called(*given: Any, **named: Any) -> Any:
+        if next(calls) == call:
+            die()
+        return real(*given, **named)
+
+    setattr(home, name, called)
+
+
+def die_in_member(number: int) -> None:
+    """After its first of two epochs."""
+    real = ensemble_verb._train_member
+
+    def train(kept: Any, plan: Any, task: Any, on_event: Any = None) -> int:
+        def hear(what: object) -> None:
+            if task[0] == number and isinstance(what, TrainedEpoch):
+                die()
+
+        return real(kept, plan, task, on_event=hear)
+
+    ensemble_verb._train_member = train  # type: ignore[assignment]
+
+
+STAGES = {
+    "shared weights": lambda: die_at_call(SharedNetwork, "forward", 3),
+    "posterior": lambda: die_at_call(Nesbs, "objective", 3),
+    "sampling": lambda: die_at_call(ArchitecturePosterior, "sets", 1),
+    "choice": lambda: die_at_call(Estimates, "loss", 4),
+    "member 1": lambda: die_in_member(1),
+    "member 2": lambda: die_in_member(2),
+    "predictions": lambda: die_at_call(ensemble_verb, "answers_kept_aside", 2),
+    "numbers": lambda: die_at_call(ensemble_verb, "judge_ensemble", 1),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be copied")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_in_any_stage_it_goes_on_to_the_same_members_and_predictions(
+    stage: str, made: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "e"
-    with pytest.raises(KilledError):
-        initio.ensemble("nb201", "digits", folder=folder, on_event=stop_at(stage), **ASKED)
+    if not (child := os.fork()):
+        try:
+            STAGES[stage]()
+            initio.ensemble("nb201", "digits", folder=folder, **ASKED)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
     with pytest.raises(InputError, match="not finished"):
         initio.load_ensemble(folder)
-    found = resume_ensemble(folder)
-    assert found.choice == initio.load_ensemble(made).choice
+    found, expected = resume_ensemble(folder), initio.load_ensemble(made)
+    assert found.choice == expected.choice
     np.testing.assert_array_equal(predictions(folder), predictions(made))
-    assert found.outcome == initio.load_ensemble(made).outcome
+    assert found.outcome == expected.outcome
 
 
 def test_a_member_that_diverged_is_left_out_and_one_alone_is_no_ensemble(made: Path, tmp_path: Path) -> None:
@@ -78,6 +139,30 @@ def test_a_member_that_diverged_is_left_out_and_one_alone_is_no_ensemble(made: P
     path.write_text(json.dumps(outcome | {"accuracy": None, "flag": "the training diverged in epoch 1"}))
     with pytest.raises(InputError, match="1 of 2 members diverged"):
         resume_ensemble(folder)
+
+
+def test_the_others_go_on_without_one_that_diverged(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "e"
+    asked = {
+        "size": 3,
+        "epochs": 1,
+        "channels": 2,
+        "cells": 1,
+        "prior": "uniform",
+        "method": "deep",
+        "shared": str(made / "search"),
+    }
+    whole = initio.ensemble("nb201", "digits", folder=folder, **asked)
+    answers = predictions(folder)
+    (folder / "result.json").unlink()
+    path = folder / "members" / "2" / "trained.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"flag": "the training diverged in epoch 1"}))
+    found = resume_ensemble(folder)
+    assert found.outcome.members == (1, 3)
+    assert found.outcome.left_out == {"2": "the training diverged in epoch 1"}
+    np.testing.assert_array_equal(predictions(folder), answers[[0, 2]])
+    assert found.outcome.weights == (whole.outcome.weights[0], whole.outcome.weights[2])
+    assert "left out: the training diverged" in str(found)
 
 
 def test_the_exported_file_agrees(made: Path, tmp_path: Path) -> None:
@@ -91,8 +176,28 @@ def test_the_exported_file_agrees(made: Path, tmp_path: Path) -> None:
     with torch.inference_mode():
         theirs = initio.load_ensemble(made).build()(torch.from_numpy(test.arrays()[0][:5])).numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    with pytest.raises(InputError, match="onnx or torchscript"):
-        initio.export(made, tmp_path / "e.py", "python")
+    with pytest.raises(InputError, match="onnx, torchscript, python"):
+        initio.export(made, tmp_path / "e.safetensors", "safetensors")
+
+
+def test_the_python_file_answers_the_same_and_has_a_card(made: Path, tmp_path: Path) -> None:
+    path = initio.export(made, tmp_path / "e.py", "python", licence="CC0")
+    spec = spec_from_file_location("exported", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert "initio" not in path.read_text().replace("Initio", "")
+    found, test = initio.load_ensemble(made), initio.load_data("digits", split="test")
+    stored = torch.from_numpy(np.stack([test.images[number] for number in range(20)]))
+    with torch.inference_mode():
+        ours = found.build()(torch.from_numpy(test.arrays()[0][:20]))
+        torch.testing.assert_close(module.load()(module.preprocess(stored)), ours, rtol=0, atol=1e-5)
+    card = path.with_suffix(".card.md").read_text()
+    assert "Licence: CC0" in card
+    assert f"accuracy {found.outcome.judgement.whole.accuracy:.2f} %" in card
+    assert all(member.outcome.weights["best"] in card for member in found.members)
+    assert from_json(EnsembleCard, path.with_suffix(".card.json").read_text()).method == "nesbs"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +230,13 @@ def test_the_command(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("samples", "batch"), [(1437, 32), (60, 16), (50_000, 128)])
+def test_small_data_have_small_batches(samples: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_verb, "load_parts", lambda _: (range(samples), None, ""))
+    work = ensemble_verb._EnsembleWork(EnsembleFolder(Path("e")), EnsemblePlan("nb201", "digits"), 1, print)
+    assert work._batch() == batch
+
+
 def test_a_class_that_the_choice_never_sees_is_named(tmp_path: Path) -> None:
     labels = np.repeat([0, 1, 2], [30, 30, 1])
     images = np.random.default_rng(0).integers(0, 256, size=(61, 8, 8, 1), dtype=np.uint8)
@@ -137,7 +249,12 @@ def test_a_class_that_the_choice_never_sees_is_named(tmp_path: Path) -> None:
     assert len({member.outcome.weights["best"] for member in found.members}) == 2  # deep: one cell, two seeds
 
 
-def test_attacks_on_members_and_on_all(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_attacks_on_members_and_on_all(
+    made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
+    assert main(["attack", str(made), "--attack", "fgsm", "autoattack", "--samples", "10"]) == 0
+    assert "autoattack  all together" in capsys.readouterr().out
     found = initio.attack(made, ("fgsm", "pgd"), samples=40)
     assert [(each.attack, each.on) for each in found.rounds] == [
         (attack, on) for attack in ("fgsm", "pgd") for on in ("1", "2", "all")
@@ -159,3 +276,114 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
     monkeypatch.setattr("initio.runs.models.TrainedModel.build", lambda *_: Flat())
     found = initio.attack(made, ("fgsm", "pgd", "cw"), samples=60, save=False)
     assert {(each.fooled, each.masked, each.resisted) for each in found.rounds if each.samples} == {(0.0, 100.0, 0.0)}
+
+
+@pytest.mark.parametrize("method", ["nes-rs", "nes-re", "random", "deep", "droppath"])
+def test_other_methods_share_the_network(method: str, made: Path, tmp_path: Path) -> None:
+    asked = {"size": 2, "candidates": 6, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": method}
+    found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
+    assert not (tmp_path / "e" / "search").exists()
+    assert predictions(tmp_path / "e").shape[0] == 2
+    assert len(found.members) == {"droppath": 1}.get(method, 2)
+    assert {each.corruption for each in found.outcome.corrupted} == {"noise", "blur", "contrast"}
+    assert found.choice.marginals == initio.load_ensemble(made).choice.marginals
+    members = sections(read_folder(tmp_path / "e"))[0].blocks[0]
+    assert isinstance(members, DataTable)
+    assert members.length == 3
+
+
+def test_workers_change_nothing(made: Path, tmp_path: Path) -> None:
+    found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", workers=2, **ASKED)
+    assert found.outcome == initio.load_ensemble(made).outcome
+    np.testing.assert_array_equal(predictions(tmp_path / "e"), predictions(made))
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_ranking_as_prior_moves_the_posterior(
+    measured: bool, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if measured:  # as where no scores of the space come with Initio
+        monkeypatch.setattr(ensemble_verb, "shipped", dict)
+        monkeypatch.setattr(ensemble_verb, "RANKED", 12)
+    asked = {"size": 2, "candidates": 7, "epochs": 1, "channels": 2, "cells": 1, "prior": "ranking"}
+    found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
+    assert len(found.choice.prior) == 30
+    assert (tmp_path / "e" / "scores.db").is_file() == measured
+    assert found.choice.marginals != initio.load_ensemble(made).choice.marginals
+    logits = np.array(found.choice.prior[:5]) + np.log(initio.load_ensemble(made).choice.marginals[0])
+    np.testing.assert_allclose(found.choice.marginals[0], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)
+
+
+def test_dropped_paths_answer_at_random(made: Path, tmp_path: Path) -> None:
+    asked = {
+        "size": 3,
+        "epochs": 1,
+        "channels": 2,
+        "cells": 1,
+        "prior": "uniform",
+        "method": "droppath",
+        "drop_path": 0.5,
+    }
+    found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
+    first, second, _ = predictions(tmp_path / "e")
+    assert (first != second).any()
+    (tmp_path / "e" / "result.json").unlink()
+    again = resume_ensemble(tmp_path / "e")
+    assert again.outcome == found.outcome
+    for what in (lambda: initio.attack(tmp_path / "e"), lambda: initio.export(tmp_path / "e", format="onnx")):
+        with pytest.raises(InputError, match="answers at random"):
+            what()
+    with pytest.raises(InputError, match="drop paths"):
+        initio.ensemble("nb1shot1-s1", "digits", folder=tmp_path / "f", **asked)
+
+
+def test_another_problems_network_is_not_shared(made: Path, tmp_path: Path) -> None:
+    for space, asked, sentence in (
+        ("darts", {}, "another problem"),
+        ("nb201", {"posterior": "best-response"}, "leave out posterior"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            initio.ensemble(space, "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
+    assert main(["ensemble", "nb201", "--data", "digits", "--shared", str(made / "search"), "--batch-size", "3"]) == 2
+
+
+def test_estimates_are_compared_with_trained_networks(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"size": 2, "candidates": 4, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": "random"}
+    other = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
+    assert main(["study", "estimates", str(made), str(other.folder), "--sizes", "1", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["size"], one["ensembles"]) for one in found] == [(1, 4), (2, 6)]
+    assert all(-1 <= one["spearman"] <= 1 for one in found if one.get("spearman") is not None)
+    assert main(["study", "estimates", str(made)]) == 2
+    assert "too few" in capsys.readouterr().err
+    assert main(["study", "estimates", str(made), str(other.folder)]) == 0
+    assert "Spearman" in capsys.readouterr().out
+
+
+def test_two_paths_a_node_in_darts(tmp_path: Path) -> None:
+    asked = ASKED | {"candidates": 3, "samples": 40, "supernet_epochs": 1, "posterior_updates": 1, "epochs": 1}
+    asked |= {"cells": 3, "batch_size": 16, "sampling": "mc"}
+    found = initio.ensemble("darts", "digits", folder=tmp_path / "e", **asked)
+    assert len(found.choice.marginals) == 28
+    assert len({str(member) for member in found.choice.members}) == 2
+    assert initio.export(found, tmp_path / "e.py", "python").is_file()
+
+
+def test_its_report_shows_members_posterior_and_trainings(made: Path) -> None:
+    found, subject = initio.load_ensemble(made), read_folder(made)
+    shown = {section.title: section.blocks for section in sections(subject)}
+    assert list(shown)[:2] == ["The ensemble", "The cells"]
+    members, _, _, posterior, compared = shown["The ensemble"]
+    assert isinstance(members, DataTable)
+    assert members.columns["error, %"] == [*found.outcome.judgement.singles, found.outcome.judgement.error]
+    assert isinstance(posterior, DataTable)
+    assert posterior.length == sum(map(len, found.choice.marginals))
+    assert isinstance(compared, DataTable)
+    assert compared.length == len(found.choice.compared)
+    assert any("member 2 training" in chart.lines for chart in shown["The trainings"] if isinstance(chart, LineChart))
+    assert f"{found.outcome.judgement.error:.2f} % of" in summary(subject)
+    words = shlex.split(found.plan.command())
+    assert words[:3] == ["initio", "ensemble", "nb201"]
+    assert words[words.index("--size") + 1] == "2"

@@ -1,6 +1,5 @@
 """The landscape of a trained network: numbers and pictures, resumed after kill −9 to the same ones."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import initio
 from initio.cli import main
 from initio.errors import InputError
 from initio.records import from_json
-from initio.runs.landscape import LandscapeResult, surfaces_of
+from initio.runs.landscape import LandscapeResult, load_landscape, surfaces_of
 
 ASK = {"grid": 5, "samples": 40, "epochs": 2, "steps": 5, "probes": 4}
 ARCH = "mlp:relu,tanh"
@@ -50,11 +49,13 @@ def test_workers_change_nothing(made: tuple[Path, LandscapeResult], tmp_path: Pa
     assert (again.numbers, again.curvature) == (one.numbers, one.curvature)
 
 
-def test_killed_and_resumed_to_the_same_numbers(made: tuple[Path, LandscapeResult], tmp_path: Path) -> None:
+def test_killed_and_resumed_to_the_same_numbers_and_pictures(
+    made: tuple[Path, LandscapeResult], tmp_path: Path
+) -> None:
     folder, found = made
     out = tmp_path / "l4"
-    argv = ["study", "landscape", found.plan.trained, "--grid", "5", "--samples", "40", "--steps", "5", "--probes", "4"]
-    argv += ["--out", str(out)]
+    argv = ["study", "landscape", ARCH, "--data", "digits", "--grid", "5", "--samples", "40", "--epochs", "2"]
+    argv += ["--steps", "5", "--probes", "4", "--to", "1", "--channels", "16", "--out", str(out)]
     process = subprocess.Popen([sys.executable, "-m", "initio", *argv], env={**os.environ, "OMP_NUM_THREADS": "1"})
     points = out / "study/points.jsonl"
     for _ in range(2000):
@@ -70,8 +71,11 @@ def test_killed_and_resumed_to_the_same_numbers(made: tuple[Path, LandscapeResul
     assert 3 <= before <= 25
     for mine, its in zip(surfaces_of(out), surfaces_of(folder), strict=True):
         assert np.array_equal(mine, its)
-    result = json.loads((out / "study/result.json").read_text())
-    assert result["numbers"] == json.loads((folder / "study/result.json").read_text())["numbers"]
+    again = load_landscape(out)
+    whole = (found.numbers, found.curvature, found.line, found.barrier)
+    assert (again.numbers, again.curvature, again.line, again.barrier) == whole
+    for picture in folder.glob("*.png"):
+        assert (out / picture.name).read_bytes() == picture.read_bytes()
 
 
 def test_another_question_in_the_same_folder_is_refused(made: tuple[Path, LandscapeResult]) -> None:
@@ -97,9 +101,7 @@ def test_mistakes(made: tuple[Path, LandscapeResult], change: dict[str, object],
 
 
 def test_the_page_names_the_numbers(made: tuple[Path, LandscapeResult], capsys: pytest.CaptureFixture[str]) -> None:
-    from initio.cli.study import landscape_page
-
-    page = landscape_page(made[1])
+    page = str(made[1])
     for word in ("near-convex", "gradient variance", "Hessian's largest", "line to the other"):
         assert word in page
     assert main(["study", "variants", "darts_v2", "--n", "2", "--kind", "adapted"]) == 0

@@ -14,15 +14,18 @@ from initio.cli.search import SearchCommand
 from initio.cli.train import TrainCommand
 from initio.errors import InputError
 from initio.records import Architecture, Evaluation, Query, settings
-from initio.report.page import CellPictures, DataTable, FactList, LineChart, Listing, PointChart
+from initio.report.page import CellPictures, DataTable, FactList, LineChart, Listing, PointChart, SurfaceChart
 from initio.runs import pages
 from initio.runs.folder import RunFolder
-from initio.runs.pages import read_folder, read_store, report, sections, summary, train_command
-from initio.scores.store import Store
+from initio.runs.pages import report, sections, summary, train_command
+from initio.runs.subjects import read_folder, read_store
+from initio.scores.read import read_table
+from initio.scores.store import Store, find_store
 from initio.tables import open_table
 from tests.tables.files import SHARED, needs_data
 
 SMALL = {"channels": 2, "cells": 1, "pixels": 8}
+BUSY = Architecture("nb201", (3, 3, 3, 1, 0, 3))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def test_a_search_from_noise(runs):
     subject = read_folder(runs / "noise")
     result = initio.load(runs / "noise")
     titles = [section.title for section in sections(subject)]
-    assert titles == ["The chosen cell", "The search", "What it cost", "To do it again"]
+    assert titles == ["The cell", "The search", "What it cost", "To do it again"]
     (picture,) = blocks(subject, CellPictures)
     assert tuple(picture.cells) == initio.get_space("nb201").cells(result.best)
     (points,) = blocks(subject, PointChart)
@@ -91,6 +94,53 @@ def test_a_trained_network_that_was_evaluated_shows_the_test(runs, tmp_path):
     assert blocks(subject, DataTable)[1].columns["recall"] == [found.recall for found in seen.judgement.classes]
     assert f"{seen.accuracy:.2f} % are right." in summary(subject)
     assert report([subject]).html().startswith("<!doctype html>")
+
+
+def titles(subject):
+    return [section.title for section in sections(subject)]
+
+
+def test_a_landscape_shows_its_surfaces_its_line_and_its_training(tmp_path):
+    home = tmp_path / "l1"
+    found = initio.landscape(
+        "mlp:relu,tanh", "digits", grid=3, samples=30, epochs=1, steps=3, probes=2, channels=8, to="1", folder=home
+    )
+    subject = read_folder(home)
+    assert titles(subject) == ["The cell", "The landscape", "The training", "To do it again"]
+    loss, deviation = blocks(subject, SurfaceChart)
+    assert loss.values[1][1] == found.numbers.center
+    assert deviation.values[1][1] == pytest.approx(found.numbers.variance**0.5)
+    line = blocks(subject, LineChart)[0]
+    assert line.lines["loss"] == (found.places, found.line)
+    assert {"network": found.notation} | blocks(subject, FactList)[0].facts == found.told()
+    assert f"is {found.numbers.center:.3f} at the centre" in summary(subject)
+    assert shlex.split(blocks(subject, Listing)[1].text)[:4] == ["initio", "study", "landscape", found.plan.trained]
+    (home / "study/result.json").unlink()
+    with pytest.raises(InputError, match="is not finished: ask the same again"):
+        read_folder(home)
+
+
+def test_a_landscape_whose_network_is_elsewhere_says_what_it_knows(tmp_path, runs):
+    found = initio.landscape(str(runs / "trained"), grid=3, samples=30, steps=3, probes=2, folder=tmp_path / "l2")
+    text = (tmp_path / "l2/study/result.json").read_text().replace(found.plan.trained, "/nowhere")
+    (tmp_path / "l2/study/result.json").write_text(text)
+    subject = read_folder(tmp_path / "l2")
+    assert titles(subject) == ["The cell", "The landscape", "To do it again"]
+    assert blocks(subject, Listing)[0].text == "mlp:relu,tanh"
+
+
+def test_a_study_of_convergence_shows_a_curve_for_each_cell(tmp_path):
+    home = tmp_path / "c1"
+    ask = {"n": 1, "rates": (0.025, 0.1), "epochs": 2, "samples": 60, "channels": 2, "cells": 1}
+    found = initio.convergence(initio.get_space("nb201").format(BUSY), "digits", **ask, folder=home)
+    subject = read_folder(home)
+    assert titles(subject) == ["The cells", "Convergence", "To do it again"]
+    assert [chart.title for chart in blocks(subject, LineChart)] == ["Learning rate 0.025", "Learning rate 0.1"]
+    (table,) = blocks(subject, DataTable)
+    assert table.columns["area"] == [one.area for one in found.curves]
+    assert table.columns["last test accuracy"] == [one.accuracies[-1] for one in found.curves]
+    assert "2 cells, trained alike for 2 epochs" in summary(subject)
+    assert blocks(subject, Listing)[-1].text.startswith('initio study convergence "|')
 
 
 def test_the_command_of_a_run_asks_for_the_same_run(runs):
@@ -161,8 +211,8 @@ def test_scores_belong_to_every_architecture_with_the_same_network():
         arch = nb201.sample(Random(seed))
         same = value[nb201.format(nb201.canonical(arch))]
         assert value[nb201.format(arch)] == pytest.approx(same, rel=0, nan_ok=True)
-    with Store(pages.find_store("nb201"), read_only=True) as store:
-        table = pages.read_table(store, nb201)
+    with Store(find_store("nb201"), read_only=True) as store:
+        table = read_table(store, nb201)
     for arch in table.architectures[::500]:
         assert value[nb201.format(arch)] == pytest.approx(table["trace"][table.rows[arch]], nan_ok=True)
     assert "5,260 different networks" in summary(subject)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +18,15 @@ from PIL import Image
 import initio
 from initio import InputError
 from initio.cli import main
+from initio.cli.options import parse
+from initio.cli.solve import SolveCommand
 from initio.data.look import look
 from initio.records import from_json, to_json
+from initio.report.page import DataTable, LineChart
+from initio.runs.pages import sections, summary
 from initio.runs.solution import NAMES, HeldOutScore, SolveResult, verdict
 from initio.runs.solve import SolveFolder, resume_solve, solve
+from initio.runs.subjects import read_folder
 
 TIME = 16  # seconds
 
@@ -174,3 +181,25 @@ def test_a_verdict_says_when_a_search_was_not_worth_it() -> None:
     assert verdict("ResNet", low, high) == "the found network does not beat the ResNet: 10.00 points less"
     assert verdict("ResNet", high, low) == "the found network beats the ResNet by 10.00 points"
     assert verdict("ResNet", low, low).endswith("they have the same accuracy")
+
+
+def test_its_report_shows_the_answer_and_both_trainings(
+    solved: tuple[SolveResult, Path, list[Any]], tmp_path: Path
+) -> None:
+    solution, folder, _ = solved
+    subject = read_folder(folder)
+    shown = {section.title: section.blocks for section in sections(subject)}
+    assert list(shown)[:2] == ["The answer", "The cell"]
+    answer = shown["The answer"][0]
+    assert isinstance(answer, DataTable)
+    assert answer.columns["accuracy, %"] == [score.accuracy for score in solution.scores.values()]
+    assert any("resnet training" in chart.lines for chart in shown["The trainings"] if isinstance(chart, LineChart))
+    assert f"{solution.score.accuracy:.2f} % of what was kept aside" in summary(subject)
+    assert subject.task is not None
+    command = parse(SolveCommand, shlex.split(subject.task.command())[2:])
+    assert (command.data, command.budget, command.max_params) == (subject.task.data, f"{TIME}s", "60000")
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "solution.json").unlink()
+    with pytest.raises(InputError, match="is not finished: go on with `initio solve --resume"):
+        read_folder(copy)

@@ -94,11 +94,37 @@ def test_kill_9_in_epoch_2(tmp_path: Path) -> None:
     assert kept[0] == kept[1]
 
 
+def test_epochs_that_lost_their_lines_are_known_from_the_checkpoint(tmp_path: Path) -> None:
+    whole = initio.train(MLP, "digits", folder=tmp_path / "whole", **FEW)
+    with pytest.raises(StopError):
+        initio.train(MLP, "digits", folder=tmp_path / "t", on_event=stop_in(3), **FEW)
+    lines = (tmp_path / "t" / "epochs.jsonl").read_text()
+    (tmp_path / "t" / "epochs.jsonl").write_text(lines[: len(lines) // 3])
+    resumed = resume_training(tmp_path / "t", tensorboard=False)
+    assert resumed.outcome == whole.outcome
+    assert [epoch.loss for epoch in resumed.epochs] == [epoch.loss for epoch in whole.epochs]
+
+
+def test_weights_with_other_bytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        initio.train(MLP, "digits", folder=tmp_path / "t", on_event=stop_in(3), **FEW)
+    best = tmp_path / "t" / "best.pt"
+    whole = best.read_bytes()
+    middle = len(whole) // 2
+    best.write_bytes(whole[:middle] + bytes(byte ^ 1 for byte in whole[middle : middle + 20]) + whole[middle + 20 :])
+    with pytest.raises(InputError, match=r"best.pt' is damaged: take a copy of it, or train anew"):
+        ModelFolder(tmp_path / "t").digest("best")
+    best.write_bytes(whole)
+    assert len(ModelFolder(tmp_path / "t").digest("best")) == 64
+
+
 def test_the_best_and_the_last_epoch_are_kept(tmp_path: Path) -> None:
     keeper = _Keeper(ModelFolder(tmp_path), lambda _: None, tensorboard=False)
-    networks = [nn.Linear(2, 1) for _ in range(3)]
+    networks, history = [nn.Linear(2, 1) for _ in range(3)], list[TrainedEpoch]()
     for number, (value, network) in enumerate(zip((10.0, 30.0, 30.0), networks, strict=True), start=1):
-        keeper.hear(TrainedEpoch(number, 1.0, 50.0, 0.1, 1.0, 0.0, 1.0, value), network)
+        history.append(TrainedEpoch(number, 1.0, 50.0, 0.1, 1.0, 0.0, 1.0, value))
+        keeper.know(history)
+        keeper.hear(history[-1], network)
     keeper.finish(Observation(30.0, 2.0), parameters=3)
     for which, network in (("best", networks[1]), ("last", networks[2])):  # the first of the best
         assert torch.equal(torch.load(tmp_path / f"{which}.pt", weights_only=True)["weight"], network.weight)
@@ -191,7 +217,7 @@ def test_what_a_space_has_not_is_said(tmp_path: Path) -> None:
     notes = list[object]()
     options = {"folder": tmp_path / "t", "tensorboard": False, "epochs": 1, "samples": 60, "batch_size": 8, "cutout": 2}
     initio.train(CELL, "digits", "cifar", channels=2, cells=1, on_event=notes.append, **options)
-    assert "dropped paths and the auxiliary head are for darts cells: nb201 is trained without them" in notes
+    assert "networks of nb201 are trained without an auxiliary head" in notes
 
 
 SEPARABLE = [("sep_conv_5x5", node % 2) for node in range(8)]

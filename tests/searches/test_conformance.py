@@ -45,7 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {  # settings that make a run short
     **{name: {"samples": 30} for name in ("darts", "darts-2nd", "gdas", "snas", "drnas", "sdarts-rs", "sdarts-adv")},
     "pc-darts": {"samples": 30, "parts": 2},
     "p-darts": {"samples": 30, "growth": 0},
-    "nesbs": {"samples": 60, "posterior_epochs": 2},
+    "nesbs": {"samples": 60, "posterior_epochs": 2, "posterior_updates": 1},
 }
 MLP = ("lambda-min", "eigen-darts")
 POOL = tuple(Random(0).sample(list(NB201.architectures()), 60))

@@ -1,13 +1,14 @@
 """Ensembles are drawn by their posterior, judged by the mean of cached predictions, and the best comes first."""
 
 from itertools import combinations
+from random import Random
 
 import numpy as np
 import pytest
 
 from initio.errors import InputError
 from initio.records import Architecture
-from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
+from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_re, nes_rs, nesbs, prior_of, uniform
 from initio.spaces import NB201
 
 LABELS = np.arange(40) % 4
@@ -90,6 +91,12 @@ def test_a_posterior_that_is_sure_is_a_sentence(estimates: Estimates) -> None:
         nesbs(leaning(200.0), estimates, 3, 5, np.random.default_rng(0), "mc")
 
 
+def test_one_candidate_is_of_different_networks(estimates: Estimates) -> None:
+    [found] = nesbs(leaning(1.0), estimates, 3, 1, np.random.default_rng(0))
+    assert found.delta == 1.0
+    assert len(nesbs(leaning(1.0), estimates, 3, 20, np.random.default_rng(0))) > 7
+
+
 def test_greedy_selection_adds_what_helps_most(estimates: Estimates) -> None:
     [chosen] = nes_rs(NB201, estimates, 2, 8, seed=0)
     pool = list(estimates.known)
@@ -105,3 +112,37 @@ def test_random_ensembles_are_of_different_networks(estimates: Estimates) -> Non
     assert len(found) == 4
     assert all(estimates.different(candidate.members) for candidate in found)
     assert found[0].loss == min(candidate.loss for candidate in found)
+
+
+def test_evolution_asks_for_as_many_networks_and_selects_among_all(estimates: Estimates) -> None:
+    [chosen] = nes_re(NB201, estimates, 2, 15, seed=0)
+    lived = list(estimates.known)
+    assert len(lived) == 15
+    first = min(lived, key=lambda arch: estimates.loss([arch]))
+    assert NB201.canonical(chosen.members[0]) == first
+    assert chosen.loss == pytest.approx(min(estimates.loss([first, arch]) for arch in lived if arch != first))
+    assert nes_re(NB201, estimates, 2, 15, seed=0) == [chosen]
+
+
+def test_children_differ_from_a_parent_in_one_decision(estimates: Estimates) -> None:
+    nes_re(NB201, estimates, 2, 12, seed=0)
+    predict = estimates.predict
+    assert isinstance(predict, Fake)
+    for number, child in enumerate(predict.asked[2:], start=2):
+        distances = [sum(a != b for a, b in zip(child.choices, x.choices, strict=True)) for x in predict.asked[:number]]
+        assert min(distances) == 1
+
+
+def test_a_prior_recovers_values_that_add_up() -> None:
+    """Of all architectures with normal values that are sums over options, the fit is that sum."""
+    rng = np.random.default_rng(0)
+    worth = rng.normal(size=30)
+    worth -= worth.reshape(6, 5).mean(1).repeat(5)
+    archs = [NB201.sample(Random(number)) for number in range(3000)]
+    values = np.array([sum(worth[5 * place + option] for place, option in enumerate(arch.choices)) for arch in archs])
+    prior = np.array(prior_of(NB201, archs, values))
+    assert np.corrcoef(prior, worth)[0, 1] > 0.99
+    assert prior.std() == pytest.approx(worth.std() / values.std(), rel=0.05)
+    leaning_to = ArchitecturePosterior(NB201, (0.0,) * 30, prior=tuple(prior))
+    best = tuple(int(row.argmax()) for row in worth.reshape(6, 5))
+    assert leaning_to.mode.choices == best

@@ -1,5 +1,7 @@
 """A network learns by the formula, sees all samples, and never gives a number that is not one."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,7 +18,7 @@ from initio.records import Query
 from initio.spaces import NetworkSettings, get_space
 from initio.training import TrainedEpoch, Training, TrainingProgress, TrainingSettings
 from initio.training.examples import HeldExamples, examples_of
-from initio.training.fit import fit
+from initio.training.fit import LeanSgd, fit
 from tests.training.cases import CELL, NB201, PERCEPTRON, SHARED, TINY, training
 
 
@@ -68,6 +70,31 @@ class Recorder(nn.Linear):
 
 
 RECORDED: list[list[int]] = []
+
+
+WITHOUT_COMPILER = """
+import sys
+import initio
+
+initio.train("mlp:relu", "digits", folder=sys.argv[1], epochs=1, samples=60, tensorboard=False)
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def test_sgd_is_torchs_without_the_compiler(tmp_path: Path) -> None:
+    given = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-3, "nesterov": True}
+    starts = [torch.linspace(-1, 1, 7).requires_grad_() for _ in range(2)]
+    ours, theirs = LeanSgd([starts[0]], **given), torch.optim.SGD([starts[1]], **given)
+    for k in range(3):
+        for values, optimizer in zip(starts, (ours, theirs), strict=True):
+            optimizer.zero_grad()
+            (values * torch.sin(values + k)).sum().backward()
+            optimizer.step()
+    assert torch.equal(*starts)
+    again = LeanSgd([starts[0]], **given)
+    again.load_state_dict(theirs.state_dict())
+    assert torch.equal(again.state[starts[0]]["momentum_buffer"], ours.state[starts[0]]["momentum_buffer"])
+    subprocess.run([sys.executable, "-c", WITHOUT_COMPILER, str(tmp_path / "t")], check=True)
 
 
 def test_every_epoch_sees_all_samples_in_an_order_of_its_own() -> None:

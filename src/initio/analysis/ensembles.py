@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp
+from scipy.stats import pearsonr, spearmanr
 
 from initio.analysis.classification import Judgement, judge
 
@@ -43,6 +45,66 @@ class EnsembleJudgement:
             "loss": f"{seen.loss:.4f}, Brier score {seen.brier:.4f}",
             "calibration": f"off by {100 * seen.calibration_error:.2f} points on average (ECE)",
         }
+
+
+@dataclass(frozen=True)
+class CorruptedErrors:
+    """Errors on corrupted images, in percent.
+
+    Args:
+        corruption: its name.
+        severity: from 1, the weakest.
+        error: of the mean of the probabilities.
+        ate: mean error of the members.
+    """
+
+    corruption: str
+    severity: int
+    error: float
+    ate: float
+
+
+def by_corruption(errors: Sequence[CorruptedErrors]) -> list[tuple[str, float, float]]:
+    """Each corruption with its error and ATE, means over severities."""
+    names = dict.fromkeys(each.corruption for each in errors)
+    groups = {name: [each for each in errors if each.corruption == name] for name in names}
+    return [
+        (name, float(np.mean([each.error for each in own])), float(np.mean([each.ate for each in own])))
+        for name, own in groups.items()
+    ]
+
+
+@dataclass(frozen=True)
+class EstimateAgreement:
+    """How well estimated performances of ensembles agree with true ones [NESBS Table 5.6].
+
+    Args:
+        size: of the ensembles.
+        ensembles: that were compared.
+        spearman: rank correlation; None where one side has no variance.
+        pearson: linear correlation; the same.
+        top: share of the best 30 % by estimate that are among the best 30 % in truth, in percent.
+    """
+
+    size: int
+    ensembles: int
+    spearman: float | None
+    pearson: float | None
+    top: float
+
+
+def agreement(
+    estimated: Sequence[float], true: Sequence[float], *, size: int = 1, share: float = 0.3
+) -> EstimateAgreement:
+    """Compares losses or errors of the same ensembles, less is better on both sides."""
+    a, b = np.asarray(estimated), np.asarray(true)
+    best = max(1, round(share * len(a)))
+    both = set(np.argsort(a, kind="stable")[:best]) & set(np.argsort(b, kind="stable")[:best])
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return EstimateAgreement(size, len(a), None, None, 100 * len(both) / best)
+    return EstimateAgreement(
+        size, len(a), float(spearmanr(a, b).statistic), float(pearsonr(a, b).statistic), 100 * len(both) / best
+    )
 
 
 def judge_ensemble(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> EnsembleJudgement:

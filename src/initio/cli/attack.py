@@ -12,12 +12,12 @@ from initio.cli.units import print_json
 class AttackCommand:
     """Attacks each member of an ensemble in turn and all together, and measures what all of them still answer rightly.
 
-    FGSM and PGD change inputs by at most 0.01 a pixel (of 0 to 1), CW by as little as it can. Samples whose gradient is
-    zero are reported as masked, not as robust.
+    FGSM, PGD and AutoAttack change inputs by at most 0.01 a pixel (of 0 to 1), CW by as little as it can. Samples whose
+    gradient is zero are reported as masked, not as robust.
 
     Args:
         trained: the folder of an ensemble, or of one trained network.
-        attack: fgsm, pgd, cw, as in `--attack fgsm pgd`.
+        attack: fgsm, pgd, cw, autoattack, as in `--attack fgsm pgd`.
         samples: how many of those that were kept aside.
         seed: of these.
         json: print every round as JSON.
@@ -25,7 +25,7 @@ class AttackCommand:
 
     trained: str
     attack: tuple[str, ...] = ("fgsm", "pgd", "cw")
-    samples: int = 200
+    samples: int = 100
     seed: int = 0
     json: bool = False
 

@@ -29,8 +29,8 @@ class CompareCommand:
 
     def run(self) -> None:
         """Prints a table, then what differs."""
-        from initio.runs.pages import read_folder
         from initio.runs.side_by_side import compared, comparison, differing, distance, named
+        from initio.runs.subjects import read_folder
 
         out = None if self.out is None else page_file(self.out)
         subjects = [read_folder(folder) for folder in self.runs]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -13,6 +14,9 @@ from initio.cli.progress import SolveReporter
 from initio.cli.units import tell
 from initio.errors import InputError
 from initio.records import encode
+
+OF_SEARCH = ("posterior", "posterior_epochs", "supernet_epochs", "batch_size")  # that --shared has settled
+OF_RESUME = ("resume", "json", "workers")
 
 
 @dataclass(frozen=True)
@@ -27,20 +31,26 @@ class EnsembleCommand:
         space: one with a supernet: nb201, darts or nb1shot1.
         data: digits, a file or a folder; docs/data.md lists all kinds.
         size: members.
-        method: nesbs samples the posterior, nes-rs adds greedily from a random pool, random takes the best of random
-            ensembles, deep trains the posterior's mode several times.
+        method: nesbs samples the posterior, nes-rs adds greedily from a random pool and nes-re from one that evolves,
+            random takes the best of random ensembles, deep trains the posterior's mode several times, droppath
+            trains it once and lets it answer several times with paths dropped at random.
+        prior: what is likely beforehand: all the same (uniform, as in the thesis), or what the training-free ranking
+            prefers; auto is the latter where scores of the space come with Initio.
         sampling: of nesbs: svgd keeps members apart (SVGD-RD), mc leaves that to chance.
         delta_by: how svgd finds δ, how far apart: a grid, or bayes for Bayesian optimisation.
-        candidates: ensembles that are compared; for nes-rs the size of its pool.
+        candidates: ensembles that are compared; for nes-rs and nes-re the size of their pools.
         temperature: what the posterior's logits are divided by; more is flatter.
         posterior: learn it once the shared weights are trained, or beside them.
         posterior_epochs: passes over the held-out part, for the posterior.
         supernet_epochs: of the shared weights.
-        batch_size: of the shared weights; 128, which data must have.
+        batch_size: of the shared weights; 128, or less where an epoch would have fewer than 30 updates.
         recipe: how members are trained, as docs/training.md lists them.
         epochs: of each member; by default the recipe's.
         channels: width of the members; by default what the recipe trains.
         cells: their number of cells.
+        drop_path: of droppath: the probability of dropping a path.
+        shared: a finished run of nesbs, as another ensemble's folder `search`, whose shared network and posterior are
+            taken.
         seed: of everything.
         workers: members that are trained at once; changes no result.
         out: folder of the ensemble; by default a new one below `runs`.
@@ -51,7 +61,8 @@ class EnsembleCommand:
     space: str = "nb201"
     data: str | None = None
     size: int = 3
-    method: Literal["nesbs", "nes-rs", "random", "deep"] = "nesbs"
+    method: Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"] = "nesbs"
+    prior: Literal["auto", "uniform", "ranking"] = "auto"
     sampling: Literal["svgd", "mc"] = "svgd"
     delta_by: Literal["grid", "bayes"] = "grid"
     candidates: int = 50
@@ -59,11 +70,13 @@ class EnsembleCommand:
     posterior: Literal["post-training", "best-response"] = "post-training"
     posterior_epochs: int = 20
     supernet_epochs: int = 50
-    batch_size: int = 128
+    batch_size: int | None = None
     recipe: str = "quick"
     epochs: int | None = None
     channels: int | None = None
     cells: int | None = None
+    drop_path: float = 0.01
+    shared: str | None = None
     seed: int = 0
     workers: int = 1
     out: str | None = None
@@ -79,17 +92,21 @@ class EnsembleCommand:
         if self.workers < 1:
             raise InputError(f"workers must be at least 1, not {self.workers}")
         if self.resume is not None:
-            self._refuse_others()
+            others = [item.name for item in fields(self) if item.name not in OF_RESUME]
+            self._refuse("--resume goes on with what was asked", others)
             folder, work = Path(self.resume), partial(resume_ensemble, self.resume, workers=self.workers)
         else:
             if not self.data:
                 raise InputError("say what to learn: --data digits, a file or a folder")
             folder = Path(self.out) if self.out else new_ensemble_folder(self.space, self.seed)
-            asked = {
-                item.name: getattr(self, item.name)
-                for item in fields(self)
-                if item.name not in ("space", "data", "out", "resume", "json")
-            }
+            leave = ["space", "data", "out", "resume", "json"]
+            if self.shared is not None:
+                self._refuse("--shared has a trained network", OF_SEARCH)
+                leave += OF_SEARCH
+            asked = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in leave}
+            asked["shared"] = self.shared or ""
+            if self.batch_size is None:
+                asked.pop("batch_size", None)
             work = partial(ensemble, self.space, self.data, folder=folder, **asked)
         try:
             with SolveReporter() as told:
@@ -101,8 +118,8 @@ class EnsembleCommand:
         facts = {"plan": found.plan, "choice": found.choice, "outcome": found.outcome}
         tell(text, {name: encode(value) for name, value in facts.items()}, json=self.json)
 
-    def _refuse_others(self) -> None:
-        plain = {item.name: item.default for item in fields(self) if item.default is not MISSING}
-        for name, value in plain.items():
-            if name not in ("resume", "json", "workers") and getattr(self, name) != value:
-                raise InputError(f"--resume goes on with what was asked: leave out --{name.replace('_', '-')}")
+    def _refuse(self, why: str, names: Iterable[str]) -> None:
+        """Refuses options that would be without effect."""
+        for name in names:
+            if getattr(self, name) != getattr(EnsembleCommand, name):
+                raise InputError(f"{why}: leave out --{name.replace('_', '-')}")

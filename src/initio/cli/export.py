@@ -58,19 +58,21 @@ class ExportCommand:
         """Writes the file, or prints the text."""
         if is_ensemble(self.architecture):
             self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
-            self._refuse("a single network", "which", "licence")
-            path = export(self.architecture, self.out, self.format, preprocess=self.preprocess)
-            tell(f"wrote {path}", {"format": self.format, "written": str(path)}, json=self.json)
+            self._refuse("a single network", "which")
+            self._trained("preprocess", "licence")
         elif is_trained(self.architecture) and self.format not in ("genotype", "json"):
             self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
-            options = {name: getattr(self, name) for name in OF_TRAINED}
-            path = export(self.architecture, self.out, self.format, **options)
-            card = str(path.with_suffix(".card.md"))
-            facts = {"format": self.format, "written": str(path), "card": card}
-            tell(f"wrote {path} and its card {card}", facts, json=self.json)
+            self._trained(*OF_TRAINED)
         else:
             self._refuse("a trained network", *OF_TRAINED)
             self._untrained()
+
+    def _trained(self, *names: str) -> None:
+        """A trained network or an ensemble, with these options."""
+        path = export(self.architecture, self.out, self.format, **{name: getattr(self, name) for name in names})
+        card = str(path.with_suffix(".card.md"))
+        facts = {"format": self.format, "written": str(path), "card": card}
+        tell(f"wrote {path} and its card {card}", facts, json=self.json)
 
     def _refuse(self, whose: str, *names: str) -> None:
         """Refuses options that would be without effect."""

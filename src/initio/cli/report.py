@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 from initio.cli.units import page_file, pairs, size, tell
 
 if TYPE_CHECKING:
-    from initio.runs.pages import Subject
+    from initio.runs.subjects import Subject
 
 
 @dataclass(frozen=True)
 class ReportCommand:
-    """Writes a page about runs, trained networks or a store of scores: one HTML file that needs no network.
+    """Writes a page about runs, trained networks, studies or a store of scores: one HTML file that needs no network.
 
     Args:
-        runs: folders of runs and of trained networks.
+        runs: folders of searches, trained networks, solved tasks, ensembles, landscapes and studies of convergence.
         store: scores: a file, or the name of scores that come with Initio (nb201).
         space: whose scores, if the store has those of several spaces.
         where: which scores, if the store has several kinds, as in cells=5.
@@ -39,7 +39,8 @@ class ReportCommand:
 
     def run(self) -> None:
         """Reads everything, then writes the page and says how large it is."""
-        from initio.runs.pages import read_folder, report
+        from initio.runs.pages import report
+        from initio.runs.subjects import read_folder
 
         out = page_file(self.out)
         subjects = [read_folder(folder) for folder in self.runs]
@@ -50,7 +51,7 @@ class ReportCommand:
         tell(f"written {out}, {size(length)}", {"written": str(out), "bytes": length}, json=self.json)
 
     def _scores(self, store: str) -> Subject:
-        from initio.runs.pages import read_store
+        from initio.runs.subjects import read_store
 
         where = pairs("--where", self.where)
         return read_store(store, space=self.space, where=where, data=self.data, table=self.table)

@@ -1,4 +1,4 @@
-"""`initio study variants ARCH`, `convergence ARCH`, `landscape ARCH`, and `initio study sharing RUN`."""
+"""`initio study variants ARCH`, `convergence ARCH`, `landscape ARCH`, `sharing RUN` and `estimates ENSEMBLE ...`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from initio.report.terminal import columns
 if TYPE_CHECKING:
     from initio.report.sharing import SharingResult
     from initio.runs.convergence import ConvergenceResult
-    from initio.runs.landscape import LandscapeResult
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,7 @@ class StudyConvergence:
         variants: how many random ones.
         kind: what is random in them: connections or operations.
         widest: train the adapted cell too, the widest and shallowest one with the same operations.
+        only: train these alone, with commas between them, as C0,C1,adapted; by default all.
         lr: learning rates, separated by commas; everybody is trained with each.
         epochs: of each training.
         samples: use about so many samples of the training part.
@@ -104,6 +104,7 @@ class StudyConvergence:
     variants: int = 5
     kind: Literal["connections", "operations"] = "connections"
     widest: bool = False
+    only: str = ""
     lr: str = "0.025"
     epochs: int = 10
     samples: int | None = None
@@ -128,6 +129,7 @@ class StudyConvergence:
         folder = _folder(self.out, "convergence", self.architecture, self.seed)
         same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers", "cluster")
         asked: dict[str, Any] = {name: getattr(self, name) for name in same}
+        asked["only"] = tuple(filter(None, self.only.split(",")))
         with _resumable(folder), TrainReporter() as told:
             found = convergence(
                 self.architecture, self.data, n=self.variants, rates=rates, **asked, folder=folder, on_done=told.show
@@ -208,7 +210,7 @@ class StudyLandscape:
         if self.json:
             print(to_json(found, indent=2))
             return
-        print(f"{landscape_page(found)}\n\npictures and numbers in {folder}")
+        print(f"{found}\n\npictures and numbers in {folder}")
 
 
 def _folder(out: str | None, study: str, architecture: str, seed: int) -> Path:
@@ -231,28 +233,6 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         print(f"\nthe same call with --out {quote(str(folder))} goes on from here", file=sys.stderr)
         raise
-
-
-def landscape_page(found: LandscapeResult) -> str:
-    """The numbers for a terminal."""
-    at, plan = found.numbers, found.plan
-    facts = {"network": found.notation, "measured on": f"{plan.samples} samples of the test part of {plan.data}"}
-    facts["accuracy"] = f"{_text(found.accuracy)} %"
-    facts["loss"] = f"{_text(at.center)} at the centre"
-    facts["sharpness"] = f"{_text(at.sharpness)} more at half the span, {_text(at.worst)} at worst up to there"
-    radius = "the whole grid" if at.convex_radius is None else f"radius {at.convex_radius:.3g}"
-    facts["near-convex region"] = radius
-    facts["gradient variance"] = f"{_text(at.variance)} at the centre, {_text(at.variance_around)} at half the span"
-    if found.curvature is not None:
-        bent = found.curvature
-        pairs = zip(bent.eigenvalues, bent.residuals, strict=True)
-        facts["Hessian's largest"] = ", ".join(f"{value:.4g} (± {error:.1g})" for value, error in pairs)
-        facts["Hessian's trace"] = f"{bent.trace:.4g} ± {bent.trace_error:.2g}"
-    if found.line:
-        facts["line to the other"] = f"rises {_text(found.barrier)} above the two solutions"
-    if at.undefined:
-        facts["undefined"] = f"{at.undefined} points have no finite loss"
-    return "\n".join([columns(facts), *found.notes])
 
 
 def _text(value: float | None) -> str:
@@ -314,9 +294,43 @@ def sharing_page(found: SharingResult) -> str:
     return columns(facts)
 
 
+@dataclass(frozen=True)
+class StudyEstimates:
+    """Compares what shared weights foresee of ensembles with what trained ones come to (Table 5.6 of the thesis).
+
+    All different networks that these ensembles have trained are put together anew, up to 200 ensembles of a size.
+
+    Args:
+        ensembles: folders of finished ensembles with one shared network, made with --shared.
+        sizes: of the ensembles that are compared.
+        seed: of their draw.
+        json: print JSON.
+    """
+
+    ensembles: tuple[str, ...]
+    sizes: tuple[int, ...] = (1, 3, 5)
+    seed: int = 0
+    json: bool = False
+
+    def run(self) -> None:
+        """Prints a line a size."""
+        from initio.cli.units import print_json
+        from initio.runs.estimates import estimates
+
+        found = estimates(self.ensembles, self.sizes, seed=self.seed)
+        if self.json:
+            print_json(found)
+            return
+        print("size  ensembles  Spearman  Pearson  best 30 % agree")
+        for one in found:
+            ranks, line = (f"{value:.2f}" if value is not None else "-" for value in (one.spearman, one.pearson))
+            print(f"{one.size:>4}  {one.ensembles:>9}  {ranks:>8}  {line:>7}  {one.top:>13.0f} %")
+
+
 VERBS = {
     "variants": StudyVariants,
     "convergence": StudyConvergence,
     "landscape": StudyLandscape,
     "sharing": StudySharing,
+    "estimates": StudyEstimates,
 }

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-EPSILON, STEP, STEPS = 0.01, 0.008, 40  # L∞ of FGSM and PGD, and the latter's steps
+EPSILON, STEP, STEPS = 0.01, 0.008, 40  # L∞ of FGSM and PGD and the latter's steps, as shares of the bounds' distance
 C_LEAST, C_MOST, SEARCHES, DESCENTS, RATE = 0.001, 10.0, 3, 50, 0.01  # of CW
 INSIDE = 1 - 1e-6  # of the bounds, where tanh can be undone
 
@@ -25,6 +25,11 @@ class Bounds:
 
     low: float = 0.0
     high: float = 1.0
+
+    @property
+    def size(self) -> float:
+        """Their distance, of which an attack's ε is a share."""
+        return self.high - self.low
 
 
 Attack = Callable[[nn.Module, Tensor, Tensor, Bounds], Tensor]
@@ -42,7 +47,7 @@ def gradient(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def fgsm(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Tensor:  # noqa: B008
     """x + ε sign ∇ (Goodfellow et al., 2015)."""
-    return (x + EPSILON * gradient(model, x, y).sign()).clamp(bounds.low, bounds.high)
+    return (x + EPSILON * bounds.size * gradient(model, x, y).sign()).clamp(bounds.low, bounds.high)
 
 
 def pgd(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Tensor:  # noqa: B008
@@ -50,14 +55,14 @@ def pgd(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Te
 
     The first attempt that errs is kept, so what FGSM turns, PGD turns too.
     """
-    at = fgsm(model, x, y, bounds)
+    at, epsilon = fgsm(model, x, y, bounds), EPSILON * bounds.size
     for _ in range(STEPS):
         right = answers(model, at) == y
         if not right.any():
             break
         own = at[right]
-        moved = own + STEP * gradient(model, own, y[right]).sign()
-        near = torch.clamp(moved, x[right] - EPSILON, x[right] + EPSILON).clamp(bounds.low, bounds.high)
+        moved = own + STEP * bounds.size * gradient(model, own, y[right]).sign()
+        near = torch.clamp(moved, x[right] - epsilon, x[right] + epsilon).clamp(bounds.low, bounds.high)
         at = at.index_put((right,), near)
     return at
 
@@ -98,7 +103,13 @@ def _wide(mask: Tensor, like: Tensor) -> Tensor:
     return mask.reshape(-1, *(1,) * (like.dim() - 1))
 
 
-ATTACKS: dict[str, Attack] = {"fgsm": fgsm, "pgd": pgd, "cw": cw}
+def _autoattack(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds) -> Tensor:
+    from initio.networks.autoattack import autoattack
+
+    return autoattack(model, x, y, bounds)
+
+
+ATTACKS: dict[str, Attack] = {"fgsm": fgsm, "pgd": pgd, "cw": cw, "autoattack": _autoattack}
 
 
 @torch.no_grad()

@@ -179,7 +179,7 @@ class NetworkSettings:
             the layers' own default, `torch`.
         prune: leave out operations that cannot influence the output. Published parameter counts include them.
         auxiliary: add the auxiliary head (`darts` only).
-        drop_path: probability of dropping a path while training (`darts` only).
+        drop_path: probability of dropping a path while training (`darts` and `nb201`).
     """
 
     channels: int | None = None

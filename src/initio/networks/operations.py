@@ -111,15 +111,20 @@ class SigmoidHalf(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Drops a whole path for some samples while training, and scales up the rest, so that the mean stays."""
+    """Drops a whole path for some samples while training, and scales up the rest, so that the mean stays.
+
+    Attributes:
+        always: drop in evaluation mode too, as Monte Carlo needs it.
+    """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         self.probability = probability
+        self.always = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """In evaluation mode the identity."""
-        if not self.training or self.probability == 0:
+        """In evaluation mode the identity, unless it is to drop always."""
+        if not (self.training or self.always) or self.probability == 0:
             return x
         keep = 1 - self.probability
         mask = torch.empty(len(x), 1, 1, 1, dtype=x.dtype, device=x.device).bernoulli_(keep)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from initio.data.draw import generator, whole
+from initio.data.draw import whole
 from initio.errors import InputError, did_you_mean
 from initio.files import write_text
 from initio.records import to_json
-from initio.runs.ensemble import Ensemble, load_ensemble
-from initio.runs.evaluate import kept_aside
+from initio.runs.ensembles import Ensemble, load_ensemble, normalising, raw_inputs
 from initio.runs.export import is_ensemble
 from initio.runs.models import TrainedModel, load_model
 
@@ -88,7 +87,7 @@ def attack(
     target: Ensemble | TrainedModel | str | Path,
     attacks: Sequence[str] = ("fgsm", "pgd", "cw"),
     *,
-    samples: int = 200,
+    samples: int = 100,
     seed: int = 0,
     save: bool = True,
     on_round: OnRound = lambda task, done, total: None,
@@ -111,7 +110,7 @@ def attack(
             raise InputError(f"there is no attack {name!r}: {did_you_mean(name, list(ATTACKS))}")
     if not isinstance(target, Ensemble | TrainedModel):
         target = load_ensemble(target) if is_ensemble(target) else load_model(target)
-    members = target.members if isinstance(target, Ensemble) else [target]
+    members = target.fixed("attacked").members if isinstance(target, Ensemble) else [target]
     networks, x, y, bounds = _prepared(members, samples, seed)
     together = networks[-1]
     rounds: list[AttackRound] = []
@@ -131,27 +130,12 @@ def _prepared(
     members: Sequence[TrainedModel], samples: int, seed: int
 ) -> tuple[list[nn.Module], Tensor, Tensor, Bounds]:
     """Members and then all together as networks that read values between bounds, and what they are attacked on."""
-    import torch
-
-    from initio.networks.attacks import Bounds, Normalised
     from initio.networks.averaged import Averaged
 
-    plan = members[0].plan
-    test = kept_aside(members[0])
-    picked = np.sort(generator(seed, ATTACKED).permutation(len(test))[:samples])
-    values = np.stack([np.asarray(test.images[int(number)]) for number in picked]).astype(np.float32) / test.scale
-    bounds = Bounds()
-    if test.scale == 1:
-        bounds = Bounds(float(values.min()), float(values.max()))
-    built = [
-        Normalised(member.build(), member.plan.mean, member.plan.std, values.ndim - 1).eval().requires_grad_(False)
-        for member in members
-    ]
-    networks: list[nn.Module] = [*built]
+    networks = normalising(members[0], [member.build() for member in members])
     if len(members) > 1:
-        networks.append(Averaged(built).eval())
-    assert plan.network.shape == values.shape[1:]
-    return networks, torch.from_numpy(values), torch.from_numpy(test.labels[picked].astype(np.int64)), bounds
+        networks.append(Averaged(networks).eval())
+    return networks, *raw_inputs(members[0], samples, seed, ATTACKED)
 
 
 def _round(

@@ -11,6 +11,7 @@ from initio.analysis.classification import LEVEL
 from initio.networks.graphs import NetworkSettings
 from initio.records import Scalar
 from initio.report.cells import printable
+from initio.runs.ensembles import Ensemble
 from initio.runs.evaluate import load_evaluation
 from initio.runs.models import TrainedModel, Which
 
@@ -80,38 +81,72 @@ class ModelCard:
         if self.test is None:
             yield "It was not evaluated on data that nobody learned from: `initio evaluate` does that."
         else:
-            test = self.test
-            yield (
-                f"On {_plain(test.tested)} ({test.samples:,} samples, which neither the search nor the training saw): "
-                f"accuracy {test.accuracy:.2f} %, {100 * LEVEL:.0f} % interval {test.low:.2f} to {test.high:.2f}; "
-                f"loss {test.loss:.4f}, Brier score {test.brier:.4f}, "
-                f"calibration error {100 * test.calibration_error:.2f} points."
-            )
+            yield _said(self.test)
         if self.validation is not None:
             yield (
                 f"On the share that was held out to choose the epoch: {self.validation:.2f} % "
                 f"(the {self.which} epoch, {self.epoch})."
             )
-        yield from ("", "## What it reads", "")
-        yield f"A batch (m, {', '.join(map(str, self.inputs.shape))}) of {self.inputs.type}. Preprocessing:"
-        yield from ("", *(f"{number}. {step}" for number, step in enumerate(self.inputs.steps, start=1)), "")
-        if self.inputs.mean:
-            yield f"Mean {_numbers(self.inputs.mean)}; deviation {_numbers(self.inputs.std)}."
+        yield from ("", "## What it reads", "", *_reads(self))
         yield from ("", f"It answers with logits, in this order: {', '.join(map(_plain, self.classes))}.", "")
         yield from ("## Files", "", *(f"- `{file}`: {_use(Path(file))}" for file in files), "")
         yield from ("## How it was made", "", "| | |", "|---|---|")
-        made = {
-            "space": self.space,
-            "architecture": f"`{_plain(self.architecture)}`",
-            "channels, cells": f"{self.network.channels}, {self.network.cells}",
-            "data": f"{_plain(self.data)}, fingerprint {self.fingerprint}",
-            "recipe": self.recipe,
-            "settings": ", ".join(f"{name} {value}" for name, value in self.settings.items()),
-            "seed": self.seed,
-            "weights": f"of the {self.which} epoch, SHA-256 {self.weights}",
-            "versions": ", ".join(f"{name} {version}" for name, version in self.versions.items()),
-        }
-        yield from (f"| {key} | {value} |" for key, value in made.items())
+        yield f"| architecture | `{_plain(self.architecture)}` |"
+        yield from _made(self)
+        yield f"| seed | {self.seed} |"
+        yield f"| weights | of the {self.which} epoch, SHA-256 {self.weights} |"
+
+
+@dataclass(frozen=True)
+class EnsembleCard:
+    """All that someone who gets an ensemble should know: how good it is together, and the card of each member."""
+
+    licence: str
+    method: str
+    test: HeldOutCard
+    members: tuple[ModelCard, ...]
+
+    kind: ClassVar[str] = "ensemble card"
+
+    def markdown(self, name: str, files: tuple[str, ...]) -> str:
+        """The card as a page; `files` are those that it goes with."""
+        return "\n".join(self._lines(name, files)) + "\n"
+
+    def _lines(self, name: str, files: tuple[str, ...]) -> Iterator[str]:
+        first, test = self.members[0], self.test
+        total = sum(member.parameters for member in self.members)
+        yield from (f"# {name}", "")
+        yield (
+            f"An ensemble of {len(self.members)} classifiers of {len(first.classes)} classes with {total:,} parameters "
+            f"in all, chosen by {self.method} and trained by Initio."
+        )
+        yield from ("", f"Licence: {_plain(self.licence)}", "", "## How good it is", "", _said(test))
+        yield from ("", "## What it reads", "", *_reads(first))
+        yield from ("", "It answers with the log of the mean of its members' probabilities, in this order: ", "")
+        yield from (", ".join(map(_plain, first.classes)) + ".", "", "## Files", "")
+        yield from (f"- `{file}`: {_use(Path(file))}" for file in files)
+        yield from (
+            "",
+            "## Its members",
+            "",
+            "| | architecture | parameters | validation % | seed | weights, SHA-256 |",
+        )
+        yield "|---|---|---|---|---|---|"
+        for number, member in enumerate(self.members, start=1):
+            seen = "" if member.validation is None else f"{member.validation:.2f}"
+            notation = f"`{_plain(member.architecture)}`"
+            yield f"| {number} | {notation} | {member.parameters:,} | {seen} | {member.seed} | {member.weights} |"
+        yield from ("", "## How they were made", "", "| | |", "|---|---|", *_made(first))
+
+
+def ensemble_card(found: Ensemble, licence: str) -> EnsembleCard:
+    """The card of a finished ensemble."""
+    whole, members = found.outcome.judgement.whole, found.members
+    test = HeldOutCard(
+        found.outcome.tested, "", whole.samples, whole.accuracy, whole.low, whole.high, whole.loss, whole.brier,
+        whole.calibration_error,
+    )  # fmt: skip
+    return EnsembleCard(licence, found.plan.method, test, tuple(make_card(m, "best", licence) for m in members))
 
 
 def make_card(trained: TrainedModel, which: Which, licence: str) -> ModelCard:
@@ -146,6 +181,37 @@ def make_card(trained: TrainedModel, which: Which, licence: str) -> ModelCard:
         test=test,
         versions=plan.versions,
     )
+
+
+def _said(test: HeldOutCard) -> str:
+    return (
+        f"On {_plain(test.tested)} ({test.samples:,} samples, which neither the search nor the training saw): "
+        f"accuracy {test.accuracy:.2f} %, {100 * LEVEL:.0f} % interval {test.low:.2f} to {test.high:.2f}; "
+        f"loss {test.loss:.4f}, Brier score {test.brier:.4f}, "
+        f"calibration error {100 * test.calibration_error:.2f} points."
+    )
+
+
+def _reads(card: ModelCard) -> Iterator[str]:
+    """What the network expects of its inputs."""
+    inputs = card.inputs
+    yield f"A batch (m, {', '.join(map(str, inputs.shape))}) of {inputs.type}. Preprocessing:"
+    yield from ("", *(f"{number}. {step}" for number, step in enumerate(inputs.steps, start=1)), "")
+    if inputs.mean:
+        yield f"Mean {_numbers(inputs.mean)}; deviation {_numbers(inputs.std)}."
+
+
+def _made(card: ModelCard) -> Iterator[str]:
+    """Rows on what a network was made of, which members of an ensemble have in common."""
+    made = {
+        "space": card.space,
+        "channels, cells": f"{card.network.channels}, {card.network.cells}",
+        "data": f"{_plain(card.data)}, fingerprint {card.fingerprint}",
+        "recipe": card.recipe,
+        "settings": ", ".join(f"{name} {value}" for name, value in card.settings.items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in card.versions.items()),
+    }
+    yield from (f"| {key} | {value} |" for key, value in made.items())
 
 
 def _plain(text: str) -> str:

@@ -20,7 +20,7 @@ from initio.data.sources import load_parts, located
 from initio.errors import InputError
 from initio.files import read_text
 from initio.records import Architecture, Scalar, decode, from_json
-from initio.runs.folder import find_architecture
+from initio.runs.folder import find_architecture, option_words, typed
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.spaces import NetworkSettings, get_space
 from initio.training import TrainedEpoch, checkpoints
@@ -37,7 +37,7 @@ class ConvergencePlan:
     """What was asked, with every default as it was then."""
 
     architecture: Architecture
-    variants: tuple[Architecture, ...]  # the first is the original
+    variants: tuple[Architecture, ...]  # the first is the original, if it is among them
     names: tuple[str, ...]
     data: str
     rates: tuple[float, ...]
@@ -45,8 +45,24 @@ class ConvergencePlan:
     network: NetworkSettings
     fingerprint: str  # of the data
     seed: int
+    drawn: int  # random variants
+    varied: VariantKind  # what is random in them
 
     kind: ClassVar[str] = "convergence plan"
+
+    def command(self, notation: str) -> str:
+        """The same for the command line, given the architecture as it is written."""
+        rates = ",".join(f"{rate:g}" for rate in self.rates)
+        random = [name for name in self.names if name not in ("C0", "adapted")]
+        asked: dict[str, Scalar] = {"data": self.data, "variants": self.drawn, "kind": self.varied, "lr": rates}
+        if "adapted" in self.names:
+            asked["widest"] = True
+        if len(random) < self.drawn or "C0" not in self.names:
+            asked["only"] = ",".join(self.names)
+        size = {"channels": self.network.channels, "cells": self.network.cells, "seed": self.seed}
+        chosen = {name: self.settings[name] for name in ("epochs", "samples")} | size
+        asked |= {name: value for name, value in chosen.items() if value is not None}
+        return f"initio study convergence {typed(notation)} {option_words(asked)}"
 
 
 @dataclass(frozen=True)
@@ -102,6 +118,7 @@ def convergence(
     n: int = 5,
     kind: VariantKind = "connections",
     widest: bool = False,
+    only: tuple[str, ...] = (),
     rates: tuple[float, ...] = (0.025,),
     epochs: int = 10,
     samples: int | None = None,
@@ -121,6 +138,7 @@ def convergence(
         n: how many random variants.
         kind: what is random in them.
         widest: train the adapted cell too, the widest and shallowest with the same operations.
+        only: names of those that are trained, as C0, C1 and adapted; by default all.
         rates: learning rates that are begun with.
         epochs: of each training.
         samples: use about so many of the training part.
@@ -138,7 +156,9 @@ def convergence(
         raise InputError(f"learning rates are positive numbers, as 0.0025,0.025,0.25, not {rates}")
     found = variants(space, arch, n, kind=kind, seed=seed)
     if widest:
-        found = (*found, Variant("adapted", adapted(space, arch), CellShape(0.0, 0)))
+        wide = adapted(space, arch)
+        found = (*found, Variant("adapted", wide, shape(space.cells(wide)[0])))
+    found = _chosen(found, only)
     learned, tested, _ = load_parts(data)
     if isinstance(learned, Noise) or tested is None:
         raise InputError("noise has nothing to learn: train on data with labels, as digits, a file or a folder")
@@ -154,6 +174,8 @@ def convergence(
         space.resolve(NetworkSettings(channels or size.channels, cells or size.cells, learned.classes, learned.shape)),
         examples_of(learned, recipe, seed).fingerprint,
         seed,
+        n,
+        kind,
     )
     study = StudyFolder(Path(folder) if folder is not None else new_study_folder("convergence", arch.space, seed))
     study.begin(plan)
@@ -167,6 +189,19 @@ def convergence(
         _draw(study.folder, result)
         study.finish(result)
     return result
+
+
+def load_convergence(folder: str | Path) -> ConvergenceResult:
+    """What a finished study came to."""
+    return StudyFolder(Path(folder)).result(ConvergenceResult)
+
+
+def _chosen(found: tuple[Variant, ...], only: tuple[str, ...]) -> tuple[Variant, ...]:
+    names = [one.name for one in found]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise InputError(f"there is no variant {unknown[0]!r} among {', '.join(names)}")
+    return tuple(one for one in found if not only or one.name in only)
 
 
 @lru_cache(maxsize=1)

@@ -1,255 +1,68 @@
-"""The verb: `initio.ensemble`. Several different cells from one shared network, trained and averaged.
-
-| file               | what                                                                                      |
-|--------------------|-------------------------------------------------------------------------------------------|
-| `ensemble.json`    | all that the verb was asked, written first                                                |
-| `search/`          | a run of `nesbs`: the shared network, and the posterior over architectures                |
-| `posterior.png`    | the probability of each option                                                            |
-| `choice.json`      | the posterior in numbers, the ensembles that were compared, and the members               |
-| `members/1`, ...   | the trained members, each a folder of `initio train`                                      |
-| `predictions.npz`  | logits of each member on what was kept aside, and the labels                              |
-| `result.json`      | the members' weights and all numbers, written last                                        |
-
-Each stage begins where the files say that the one before it ended: a run that was killed goes on to the same members.
-"""
+"""The verb: `initio.ensemble`. Several different cells from one shared network, trained and averaged."""
 
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initio.analysis.ensembles import EnsembleJudgement, judge_ensemble
-from initio.data.sources import located
+from initio.analysis.ensembles import CorruptedErrors, judge_ensemble
+from initio.data import Noise
+from initio.data.draw import generator
+from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
 from initio.executors import LostTasksError, executor_for
-from initio.files import fresh_folder, locked, read_text, whole_file, write_text
-from initio.records import Architecture, Scalar, from_json, to_json
+from initio.files import fresh_folder, whole_file, write_text
+from initio.records import Architecture, to_json
+from initio.runs.ensembles import (
+    LEAST,
+    Choice,
+    Ensemble,
+    EnsembleFolder,
+    EnsembleOutcome,
+    EnsemblePlan,
+    load_ensemble,
+    normalising,
+    raw_inputs,
+)
 from initio.runs.evaluate import answers_kept_aside
 from initio.runs.folder import RunFolder
 from initio.runs.models import TrainedModel, load_model
+from initio.runs.rank import rank
 from initio.runs.search import search
 from initio.runs.sharing import trained_weights
 from initio.runs.train import train
+from initio.scores.store import shipped
 from initio.searches.driver import versions
 from initio.searches.ensembles import (
     ArchitecturePosterior,
     Candidate,
-    DeltaBy,
     Estimates,
-    Sampling,
+    nes_re,
     nes_rs,
     nesbs,
+    prior_of,
     uniform,
 )
 from initio.spaces import get_space
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from initio.searches.oneshot import SharedTraining
 
-Method = Literal["nesbs", "nes-rs", "random", "deep"]
 OnEvent = Callable[[Any], None]
-LEAST = 2  # members
-
-
-@dataclass(frozen=True)
-class EnsemblePlan:
-    """What the verb was asked; the fields are its arguments.
-
-    Args:
-        space: one with a supernet.
-        data: what to learn.
-        size: members of the ensemble.
-        method: who chooses them: nesbs samples the posterior, nes-rs adds greedily from a random pool, random takes the
-            best of random ensembles, deep trains the posterior's mode so many times.
-        sampling: of nesbs: svgd (SVGD-RD, with a δ) or mc (Monte Carlo).
-        delta_by: how svgd finds its δ: the values of a grid in turn, or by Bayesian optimisation (bayes).
-        candidates: ensembles that are compared, and for nes-rs the size of its pool.
-        temperature: what α is divided by before it is sampled; more is flatter.
-        seed: of everything; member k is trained with seed + k.
-        supernet_epochs: of the shared weights.
-        recipe: how members are trained, as for `initio train`.
-        epochs: of each member; by default the recipe's.
-        channels: width of the members; by default the recipe's.
-        cells: their number of cells.
-        settings: of the search, as `posterior`, `held_out` and `batch_size` of `initio search --method nesbs`.
-    """
-
-    space: str
-    data: str
-    size: int = 3
-    method: Method = "nesbs"
-    sampling: Sampling = "svgd"
-    delta_by: DeltaBy = "grid"
-    candidates: int = 50
-    temperature: float = 1.0
-    seed: int = 0
-    supernet_epochs: int = 50
-    recipe: str = "quick"
-    epochs: int | None = None
-    channels: int | None = None
-    cells: int | None = None
-    settings: dict[str, Scalar] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict, compare=False)
-
-    kind: ClassVar[str] = "ensemble plan"
-
-    def __post_init__(self) -> None:
-        if self.size < LEAST:
-            raise InputError(f"an ensemble has at least {LEAST} members, not {self.size}: `initio train` makes one")
-        for name, kinds in (("method", Method), ("sampling", Sampling), ("delta_by", DeltaBy)):
-            if getattr(self, name) not in get_args(kinds):
-                raise InputError(f"{name} must be one of {', '.join(get_args(kinds))}, not {getattr(self, name)!r}")
-        if self.candidates < 1:
-            raise InputError(f"candidates must be at least 1, not {self.candidates}")
-        if not 0 < self.temperature < float("inf"):
-            raise InputError(f"the temperature must be positive, not {self.temperature}")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The members, and what they were chosen from.
-
-    Args:
-        members: to train.
-        loss: of these, estimated with inherited weights on the held-out part.
-        delta: that they were drawn with, if they were by svgd.
-        mode: the likeliest architecture of the posterior.
-        mode_loss: its estimated loss, alone.
-        marginals: the probability of each option, by categorical.
-        entropies: of each categorical, as a share of a uniform one's.
-        compared: all ensembles, the best first.
-        networks: different ones whose predictions were needed.
-        absent: classes without a sample in the part that chose.
-    """
-
-    members: tuple[Architecture, ...]
-    loss: float
-    delta: float | None
-    mode: Architecture
-    mode_loss: float
-    marginals: tuple[tuple[float, ...], ...]
-    entropies: tuple[float, ...]
-    compared: tuple[Candidate, ...]
-    networks: int
-    absent: tuple[int, ...] = ()
-
-    kind: ClassVar[str] = "choice of an ensemble"
-
-
-@dataclass(frozen=True)
-class EnsembleOutcome:
-    """What came out.
-
-    Args:
-        members: numbers of the folders whose networks are averaged.
-        left_out: why others are not.
-        weights: SHA-256 of the members' weights.
-        tested: a sentence on what was tested on.
-        judgement: all numbers.
-    """
-
-    members: tuple[int, ...]
-    left_out: dict[str, str]
-    weights: tuple[str, ...]
-    tested: str
-    judgement: EnsembleJudgement
-
-    kind: ClassVar[str] = "ensemble"
-
-
-class EnsembleFolder:
-    """Where an ensemble is made."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plan_path = folder / "ensemble.json"
-        self.search = folder / "search"
-        self.choice_path = folder / "choice.json"
-        self.predictions_path = folder / "predictions.npz"
-        self.result_path = folder / "result.json"
-
-    @classmethod
-    def open(cls, folder: str | Path) -> EnsembleFolder:
-        """An existing one."""
-        found = cls(Path(folder))
-        if not found.plan_path.is_file():
-            raise InputError(f"{str(folder)!r} is no ensemble: it has no ensemble.json")
-        return found
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else works on it inside the block."""
-        return locked(self.plan_path, f"another process is working on {str(self.folder)!r}: wait for it")
-
-    def member(self, number: int) -> Path:
-        """The folder of a member, from 1."""
-        return self.folder / "members" / str(number)
-
-    def plan(self) -> EnsemblePlan:
-        """What was asked."""
-        return from_json(EnsemblePlan, read_text(self.plan_path), where=str(self.plan_path))
-
-    def choice(self) -> Choice:
-        """The members."""
-        return from_json(Choice, read_text(self.choice_path), where=str(self.choice_path))
-
-    def outcome(self) -> EnsembleOutcome:
-        """What came out."""
-        if not self.result_path.is_file():
-            raise InputError(
-                f"the ensemble {str(self.folder)!r} is not finished: "
-                f"go on with `initio ensemble --resume {quote(str(self.folder))}`"
-            )
-        return from_json(EnsembleOutcome, read_text(self.result_path), where=str(self.result_path))
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """A trained ensemble on disk."""
-
-    folder: Path
-    plan: EnsemblePlan
-    choice: Choice
-    outcome: EnsembleOutcome
-
-    @property
-    def members(self) -> list[TrainedModel]:
-        """Its trained networks."""
-        kept = EnsembleFolder(self.folder)
-        return [load_model(kept.member(number)) for number in self.outcome.members]
-
-    def build(self) -> nn.Module:
-        """One module in evaluation mode, whose outputs are log probabilities."""
-        from initio.networks.averaged import Averaged
-
-        return Averaged([member.build() for member in self.members]).eval()
-
-    def told(self) -> dict[str, str]:
-        """What is worth saying, by its name."""
-        home = get_space(self.plan.space)
-        told = {f"member {number}": home.format(self.choice.members[number - 1]) for number in self.outcome.members}
-        told |= {f"member {number}": f"left out: {why}" for number, why in self.outcome.left_out.items()}
-        chosen = f"loss {self.choice.loss:.4f} estimated with shared weights; the posterior's mode alone "
-        told["chosen"] = f"{chosen}{self.choice.mode_loss:.4f}"
-        if self.choice.delta is not None:
-            told["chosen"] += f"; δ {self.choice.delta:g}"
-        entropy = sum(self.choice.entropies) / len(self.choice.entropies)
-        told["posterior"] = f"entropy {entropy:.3f} of 1, mode {home.format(self.choice.mode)}"
-        return told | {"tested on": self.outcome.tested} | self.outcome.judgement.told()
-
-    def __str__(self) -> str:
-        width = max(map(len, self.told()))
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.told().items())
+BATCH, LEAST_BATCH = 128, 16  # samples of the shared weights' updates: those of the paper, and the fewest
+UPDATES = 30  # in an epoch of the shared weights, at least, unless batches would be too small
+LEARNED = 0.7  # share of the data that the shared weights learn from
+RANKED = 200  # random architectures whose training-free ranking is a prior
+PASSES, CORRUPTED = 70_301, 70_302  # streams of dropped paths, and of the samples that are corrupted
+MOST_CORRUPTED = 1000  # of these samples
 
 
 def ensemble(
@@ -276,6 +89,8 @@ def ensemble(
     """
     own = {item.name for item in fields(EnsemblePlan)} - {"space", "data", "settings", "versions"}
     ours = {name: value for name, value in asked.items() if name in own}
+    if ours.get("shared"):
+        ours["shared"] = str(Path(ours["shared"]).absolute())
     plan = EnsemblePlan(
         space, located(data), settings={n: v for n, v in asked.items() if n not in own}, versions=versions(), **ours
     )
@@ -284,6 +99,8 @@ def ensemble(
         raise InputError(
             f"{space} has {home.count():,} architectures: an ensemble cannot have {plan.size} different ones"
         )
+    if plan.shared:
+        _check_shared(plan)
     kept = EnsembleFolder(new_ensemble_folder(space, plan.seed) if folder is None else Path(folder))
     if resume and kept.plan_path.is_file():
         if kept.plan() != plan:
@@ -300,18 +117,23 @@ def resume_ensemble(folder: str | Path, *, workers: int = 1, on_event: OnEvent |
     return _EnsembleWork(kept, kept.plan(), workers, on_event or _unheard).run()
 
 
-def load_ensemble(folder: str | Path) -> Ensemble:
-    """A finished ensemble: `initio.load_ensemble("e1").build()`."""
-    kept = EnsembleFolder.open(folder)
-    outcome = kept.outcome()
-    return Ensemble(kept.folder, kept.plan(), kept.choice(), outcome)
-
-
 def new_ensemble_folder(space: str, seed: int) -> Path:
     """The folder below `runs` of an ensemble for which none was named."""
     stem = Path("runs", f"ensemble-{space.rpartition(':')[2].lower()}-seed{seed}")
     numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
     return next(found for found in chain([stem], numbered) if not found.exists())
+
+
+def _check_shared(plan: EnsemblePlan) -> None:
+    """Refuses shared weights of something else."""
+    run = RunFolder.open(Path(plan.shared))
+    theirs = run.plan()
+    if plan.settings:
+        raise InputError(f"the shared network is trained already: leave out {', '.join(plan.settings)}")
+    if theirs.method != "nesbs" or not run.finished:
+        raise InputError(f"{plan.shared!r} is no finished run of nesbs: its weights cannot be shared")
+    if theirs.space != plan.space or not same_source(theirs.data, plan.data):
+        raise InputError(f"{plan.shared!r} searched {theirs.space} on {theirs.data}: that is another problem")
 
 
 @dataclass(frozen=True)
@@ -334,44 +156,79 @@ class _EnsembleWork:
                 self._measure()
         return load_ensemble(kept.folder)
 
+    @property
+    def _run(self) -> RunFolder:
+        """The run of `nesbs`, of this ensemble or of another."""
+        return RunFolder(Path(self.plan.shared or self.kept.search))
+
     def _search(self) -> None:
         """The shared weights and the posterior."""
-        if RunFolder(self.kept.search).finished:
+        if self._run.finished:
             return
         self.tell("stage 1 of 4: shared weights, then the posterior over architectures")
         plan = self.plan
-        settings: dict[str, Any] = dict(plan.settings)
+        settings: dict[str, Any] = {"batch_size": self._batch(), **plan.settings}
         search(
             plan.space, "nesbs", plan.data, seed=plan.seed, epochs=plan.supernet_epochs, folder=self.kept.search,
             resume=True, on_step=self.tell, on_progress=self.tell, **settings,
         )  # fmt: skip
 
+    def _batch(self) -> int:
+        """That of the paper, or one with which small data make enough updates in an epoch."""
+        learned, _, _ = load_parts(self.plan.data)
+        if isinstance(learned, Noise):  # which the search will refuse
+            return BATCH
+        largest = max(LEAST_BATCH, int(LEARNED * len(learned) / UPDATES))
+        return min(BATCH, 1 << (largest.bit_length() - 1))
+
     def _choose(self) -> None:
         """The members, by their estimated loss."""
-        plan = self.plan
+        plan, began = self.plan, time.perf_counter()
         self.tell(f"stage 2 of 4: {plan.size} members by {plan.method}")
-        _, at = trained_weights(RunFolder(self.kept.search))
-        posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature)
+        _, at = trained_weights(self._run)
+        prior = self._prior(at)
+        posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature, prior)
         labels = np.concatenate([y.numpy() for _, y in at.examples.validate()])
-        estimates = Estimates(at.space, partial(_inherited, at), labels)
-        mode, rng = posterior.mode, np.random.default_rng((plan.seed, 5))
-        compared: list[Candidate]
-        if plan.method == "nesbs":
-            compared = nesbs(posterior, estimates, plan.size, plan.candidates, rng, plan.sampling, plan.delta_by)
-        elif plan.method == "deep":
-            compared = [Candidate((mode,) * plan.size, estimates.loss([mode]))]
-        else:
-            choose = {"nes-rs": nes_rs, "random": uniform}[plan.method]
-            compared = choose(at.space, estimates, plan.size, plan.candidates, plan.seed)
+        estimates = Estimates(at.space, partial(inherited, at), labels)
+        mode = posterior.mode
+        compared = self._compared(posterior, estimates)
         choice = Choice(
             compared[0].members, compared[0].loss, compared[0].delta, mode, estimates.loss([mode]),
             tuple(tuple(row.tolist()) for row in posterior.marginals), tuple(posterior.entropies), tuple(compared),
-            len(estimates.known), tuple(sorted(set(range(at.examples.classes)) - set(labels.tolist()))),
+            len(estimates.known), tuple(sorted(set(range(at.examples.classes)) - set(labels.tolist()))), prior,
+            time.perf_counter() - began,
         )  # fmt: skip
         if choice.absent:
             self.tell(f"the part that chooses has no sample of the classes {choice.absent}, which count for nothing")
         _draw(posterior, self.kept.folder / "posterior.png")
         write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
+
+    def _prior(self, at: SharedTraining) -> tuple[float, ...]:
+        """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform."""
+        plan, name = self.plan, f"{at.space.name}-ranking"
+        known = name in shipped()
+        if plan.prior == "uniform" or (plan.prior == "auto" and not known):
+            return ()
+        if known:
+            found = rank(name)
+        else:
+            found = rank(
+                at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
+                store=self.kept.folder / "scores.db",
+            )  # fmt: skip
+        return prior_of(at.space, found.table.architectures, found.ranking.values)
+
+    def _compared(self, posterior: ArchitecturePosterior, estimates: Estimates) -> list[Candidate]:
+        """The ensembles that the method compares, the best first."""
+        plan = self.plan
+        if plan.method == "nesbs":
+            rng = np.random.default_rng((plan.seed, 5))
+            return nesbs(posterior, estimates, plan.size, plan.candidates, rng, plan.sampling, plan.delta_by)
+        if plan.method in ("deep", "droppath"):
+            networks = {"deep": plan.size, "droppath": 1}[plan.method]
+            return [Candidate((posterior.mode,) * networks, estimates.loss([posterior.mode]))]
+        choose = {"nes-rs": nes_rs, "nes-re": nes_re, "random": uniform}[plan.method]
+        return choose(posterior.space, estimates, plan.size, plan.candidates, plan.seed)
 
     def _train(self) -> None:
         """The members, each in a folder of its own."""
@@ -396,7 +253,7 @@ class _EnsembleWork:
     def _measure(self) -> None:
         """Members and mean on what nobody has learned from."""
         self.tell("stage 4 of 4: members and their mean on what was kept aside")
-        numbers = range(1, self.plan.size + 1)
+        numbers = range(1, len(self.kept.choice().members) + 1)
         trained = {number: load_model(self.kept.member(number)) for number in numbers}
         left_out = {
             str(number): model.outcome.flag
@@ -404,23 +261,54 @@ class _EnsembleWork:
             if model.outcome.flag.startswith("the training diverged")
         }
         good = {number: model for number, model in trained.items() if str(number) not in left_out}
-        if len(good) < LEAST:
+        if len(good) < min(LEAST, len(trained)):
             raise InputError(
                 f"{len(left_out)} of {len(trained)} members diverged, and {len(good)} make no ensemble: "
                 f"take another recipe or a smaller learning rate"
             )
-        answers = {number: answers_kept_aside(model) for number, model in good.items()}
-        logits = np.stack([found for found, _ in answers.values()])
-        first = next(iter(good))
+        first = next(iter(good.values()))
+        logits, labels = self._answers(list(good.values()))
         buffer = io.BytesIO()
-        np.savez(buffer, logits=logits, labels=answers[first][1])
+        np.savez(buffer, logits=logits, labels=labels)
         with whole_file(self.kept.predictions_path) as temporary:
             temporary.write_bytes(buffer.getvalue())
         outcome = EnsembleOutcome(
-            tuple(good), left_out, tuple(model.digest("best") for model in good.values()), good[first].plan.tested,
-            judge_ensemble(logits, answers[first][1], good[first].plan.names),
+            tuple(good), left_out, tuple(model.digest("best") for model in good.values()), first.plan.tested,
+            judge_ensemble(logits, labels, first.plan.names), self._corrupted(list(good.values())),
         )  # fmt: skip
         write_text(self.kept.result_path, to_json(outcome, indent=2) + "\n")
+
+    def _answers(self, models: list[TrainedModel]) -> tuple[np.ndarray, np.ndarray]:
+        """Logits (n, m, classes), and the labels."""
+        import torch
+
+        found = []
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(int(generator(self.plan.seed, PASSES).integers(2**62)))
+            for network in self.plan.networks(models):
+                logits, labels = answers_kept_aside(models[0], network)
+                found.append(logits)
+        return np.stack(found), labels
+
+    def _corrupted(self, models: list[TrainedModel]) -> tuple[CorruptedErrors, ...]:
+        """Errors on images that are noisy, blurred or pale."""
+        import torch
+
+        from initio.networks.corruptions import corruptions
+
+        if len(models[0].plan.network.shape) != 3:
+            return ()
+        x, y, bounds = raw_inputs(models[0], MOST_CORRUPTED, self.plan.seed, CORRUPTED)
+        networks = normalising(models[0], self.plan.networks(models))
+        found = []
+        with torch.random.fork_rng(devices=[]), torch.inference_mode():
+            torch.default_generator.manual_seed(int(generator(self.plan.seed, CORRUPTED, 1).integers(2**62)))
+            for name, severity, changed in corruptions(x, bounds):
+                shares = torch.stack([network(changed).softmax(1) for network in networks])
+                together, singles = shares.mean(0).argmax(1) != y, shares.argmax(2) != y
+                errors = [100 * float(wrong.double().mean()) for wrong in (together, singles)]
+                found.append(CorruptedErrors(name, severity, *errors))
+        return tuple(found)
 
 
 def _train_member(
@@ -431,6 +319,8 @@ def _train_member(
     settings: dict[str, Any] = {}
     if plan.epochs is not None:
         settings["epochs"] = plan.epochs
+    if plan.method == "droppath":
+        settings["drop_path"] = plan.drop_path
     train(
         arch, plan.data, plan.recipe, seed=plan.seed + number, channels=plan.channels, cells=plan.cells,
         folder=kept.member(number), resume=True, tensorboard=False, on_event=on_event, **settings,
@@ -438,7 +328,7 @@ def _train_member(
     return number
 
 
-def _inherited(at: SharedTraining, arch: Architecture) -> np.ndarray:
+def inherited(at: SharedTraining, arch: Architecture) -> np.ndarray:
     """Probabilities on the held-out part with the shared weights."""
     import torch
 
@@ -454,8 +344,12 @@ def _draw(posterior: ArchitecturePosterior, path: Path) -> None:
     """A row a categorical, a column an option."""
     from initio.report.surfaces import save_shares
 
-    rows = {decision.name: p for decision, p in zip(posterior.space.relaxation, posterior.marginals, strict=True)}
-    save_shares(rows, [decision.options for decision in posterior.space.relaxation], path)
+    decisions = posterior.space.relaxation
+    rows = {
+        f"{decision.name}\nentropy {entropy:.2f}": p
+        for decision, p, entropy in zip(decisions, posterior.marginals, posterior.entropies, strict=True)
+    }
+    save_shares(rows, [decision.options for decision in decisions], path)
 
 
 def _unheard(what: object) -> None:

@@ -155,11 +155,11 @@ def kept_aside(trained: TrainedModel) -> Dataset:
 
 
 def answers_kept_aside(
-    trained: TrainedModel, which: Which = "best", *, device: Device = "auto", workers: int = 1
+    trained: TrainedModel, network: torch.nn.Module | None = None, *, device: Device = "auto", workers: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The logits of what was kept aside of the training's data, and the labels."""
+    """The logits of what was kept aside of the training's data, and the labels; `network` may answer in its place."""
     test = kept_aside(trained)
-    logits, _ = _answers(trained.build(which), test, device, workers, None)
+    logits, _ = _answers(network or trained.build(), test, device, workers, None)
     return logits, test.labels
 
 

@@ -9,13 +9,14 @@ from typing import Any
 from initio.errors import InputError, did_you_mean
 from initio.files import read_text, whole_file, write_text
 from initio.records import Architecture, from_json, to_json
-from initio.runs.card import UNSTATED, ModelCard, make_card
-from initio.runs.ensemble import Ensemble, load_ensemble
+from initio.runs.card import UNSTATED, EnsembleCard, ModelCard, ensemble_card, make_card
+from initio.runs.ensembles import Ensemble, load_ensemble
 from initio.runs.models import TrainedModel, Which, load_model
-from initio.spaces import exports
-from initio.spaces.exports import python_source
+from initio.spaces import GraphSpace, exports
+from initio.spaces.exports import ensemble_source, python_source
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "python": ".py", "safetensors": ".safetensors"}
+ENSEMBLES = ("onnx", "torchscript", "python")
 WEIGHTS = ".pt"  # of the Python file, beside it
 
 
@@ -68,42 +69,58 @@ def _holds(what: str | Path, name: str) -> bool:
 
 
 def export_ensemble(
-    ensemble: Ensemble, path: str | Path | None = None, format: str = "onnx", *, preprocess: bool = True
+    ensemble: Ensemble,
+    path: str | Path | None = None,
+    format: str = "onnx",
+    *,
+    preprocess: bool = True,
+    licence: str | None = None,
 ) -> Path:
-    """Writes all members as one network, from stored values to the log of their mean probabilities.
+    """Writes all members as one network, from stored values to the log of their mean probabilities, and its card.
 
     Args:
         ensemble: the networks.
         path: of the file; by default `export/ensemble` in its folder.
-        format: onnx or torchscript.
-        preprocess: let the file divide and normalise stored values itself.
+        format: onnx, torchscript or python.
+        preprocess: let ONNX and TorchScript files divide and normalise stored values themselves.
+        licence: for the card; by default what an earlier card says.
     """
-    from initio.networks.export import traced
-    from initio.networks.export.inputs import Preprocessed, Preprocessing
-
-    formats = {"onnx": traced.onnx, "torchscript": traced.torchscript}
-    if format not in formats:
+    if format not in ENSEMBLES:
         raise InputError(
-            f"an ensemble is exported as {' or '.join(formats)}, not as {format!r}: its members are trained networks, "
+            f"an ensemble is exported as {', '.join(ENSEMBLES)}, not as {format!r}: its members are trained networks, "
             f"which have the other formats"
         )
-    if path is None:
-        path = ensemble.folder / "export" / f"ensemble{SUFFIXES[format]}"
-        path.parent.mkdir(exist_ok=True)
-    members = ensemble.members
-    model, how = ensemble.build(), members[0].preprocessing
+    ensemble.fixed("exported")
+    path = _target(path, format, ensemble.folder / "export" / "ensemble")
+    card = ensemble_card(ensemble, licence or _licence(path.with_suffix(".card.json"), EnsembleCard))
+    _write(path, _ensemble_contents(ensemble, path, format, preprocess), card)
+    return path
+
+
+def _ensemble_contents(ensemble: Ensemble, path: Path, format: str, preprocess: bool) -> dict[Path, bytes]:
+    """The files of a format; weights come before the code that reads them."""
+    from initio.networks.export import traced, weights
+    from initio.networks.export.inputs import Preprocessed, Preprocessing, trained_code
+
+    first, model = ensemble.members[0], ensemble.build()
+    plan, how = first.plan, first.preprocessing
+    if format == "python":
+        if not isinstance(first.space, GraphSpace):
+            raise InputError(f"{plan.architecture.space} has a builder of its own, which a Python file cannot have")
+        archs = [member.plan.architecture for member in ensemble.members]
+        code = ensemble_source(archs, plan.used, first.space, trained_code(how, plan.names))
+        return {path.with_suffix(WEIGHTS): weights.torch_file(model), path: code.encode()}
     if preprocess:
         model = Preprocessed(model, how).eval()
     else:
         how = Preprocessing(how.shape)
     facts = {
-        "classes": json.dumps(members[0].plan.names),
+        "classes": json.dumps(plan.names),
         "outputs": "log of the mean of the members' probabilities",
         "weights": json.dumps(ensemble.outcome.weights),
     }
-    with whole_file(Path(path)) as temporary:
-        temporary.write_bytes(formats[format](model, how.shape, how.dtype, facts))
-    return Path(path)
+    write = {"onnx": traced.onnx, "torchscript": traced.torchscript}[format]
+    return {path: write(model, how.shape, how.dtype, facts)}
 
 
 def export_trained(
@@ -128,22 +145,31 @@ def export_trained(
     """
     if format not in SUFFIXES:
         raise InputError(f"a trained network is not exported as {format!r}: {did_you_mean(format, list(SUFFIXES))}")
+    path = _target(path, format, trained.folder / "export" / "model")
+    card = make_card(trained, which, licence or _licence(path.with_suffix(".card.json"), ModelCard))
+    _write(path, _contents(trained, path, format, which, preprocess, card), card)
+    return path
+
+
+def _target(path: str | Path | None, format: str, usual: Path) -> Path:
+    """Where to write: what was asked for, or the usual place."""
     if path is None:
-        path = trained.folder / "export" / f"model{SUFFIXES[format]}"
-        path.parent.mkdir(exist_ok=True)
-    path = Path(path)
-    if path.suffix == WEIGHTS and format == "python":
+        usual.parent.mkdir(exist_ok=True)
+        return usual.with_suffix(SUFFIXES[format])
+    if Path(path).suffix == WEIGHTS and format == "python":
         raise InputError(f"{str(path)!r} is where the weights would be: let the Python file end in .py")
-    card_path = path.with_suffix(".card.json")
-    card = make_card(trained, which, licence or _licence(card_path))
-    for file, content in _contents(trained, path, format, which, preprocess, card).items():
+    return Path(path)
+
+
+def _write(path: Path, contents: dict[Path, bytes], card: ModelCard | EnsembleCard) -> None:
+    """The files of an export, then the card beside them."""
+    for file, content in contents.items():
         with whole_file(file) as temporary:
             temporary.write_bytes(content)
     files = [path.with_suffix(suffix) for suffix in (*SUFFIXES.values(), WEIGHTS)]
     beside = [path, *(file for file in files if file.is_file() and file != path)]
-    write_text(card_path, to_json(card, indent=2) + "\n")
+    write_text(path.with_suffix(".card.json"), to_json(card, indent=2) + "\n")
     write_text(path.with_suffix(".card.md"), card.markdown(path.stem, tuple(file.name for file in beside)))
-    return path
 
 
 def _contents(
@@ -169,8 +195,8 @@ def _contents(
     return {path: write(model, how.shape, how.dtype, facts)}
 
 
-def _licence(path: Path) -> str:
+def _licence(path: Path, kind: type[ModelCard] | type[EnsembleCard]) -> str:
     """What an earlier card says."""
     if not path.is_file():
         return UNSTATED
-    return from_json(ModelCard, read_text(path), where=str(path)).licence
+    return from_json(kind, read_text(path), where=str(path)).licence

@@ -234,6 +234,13 @@ def option_words(values: Mapping[str, Scalar]) -> str:
     return " ".join(words)
 
 
+def typed(notation: str) -> str:
+    """An architecture's notation as it is typed in a shell; the quotes of a genotype stay as they are."""
+    if set('"$`\\!') & set(notation):
+        return quote(notation)
+    return f'"{notation}"'
+
+
 def load(folder: str | Path) -> SearchResult:
     """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
     return RunFolder.open(Path(folder)).result()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,9 +31,9 @@ from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts
 from initio.errors import InputError
-from initio.files import read_text
-from initio.records import Architecture, from_json
-from initio.runs.folder import find_architecture
+from initio.records import Architecture, Scalar
+from initio.report.terminal import columns
+from initio.runs.folder import find_architecture, option_words
 from initio.runs.models import ModelFolder, TrainedModel, load_model
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.runs.train import train
@@ -63,6 +64,14 @@ class LandscapePlan:
         """The grid's places along either direction."""
         return np.linspace(-self.span, self.span, self.grid)
 
+    def command(self) -> str:
+        """The same for the command line, around the network that was trained."""
+        names = ("data", "grid", "span", "samples", "steps", "probes", "seed")
+        asked: dict[str, Scalar] = {name: getattr(self, name) for name in names}
+        if self.other is not None:
+            asked["to"] = self.other
+        return f"initio study landscape {quote(self.trained)} {option_words(asked)}"
+
 
 @dataclass(frozen=True)
 class LandscapeResult:
@@ -89,6 +98,39 @@ class LandscapeResult:
     notes: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "landscape"
+
+    @property
+    def places(self) -> list[float]:
+        """Where the losses of `line` were measured: from one solution, 0, to the other, 1."""
+        return [float(place) for place in LINE]
+
+    def told(self) -> dict[str, str]:
+        """What is worth saying, by its name."""
+        at, plan = self.numbers, self.plan
+        told = {"network": self.notation, "measured on": f"{plan.samples} samples of the test part of {plan.data}"}
+        told["accuracy"] = f"{_text(self.accuracy)} %"
+        told["loss"] = f"{_text(at.center)} at the centre"
+        told["sharpness"] = f"{_text(at.sharpness)} more at half the span, {_text(at.worst)} at worst up to there"
+        radius = "the whole grid" if at.convex_radius is None else f"radius {at.convex_radius:.3g}"
+        told["near-convex region"] = radius
+        told["gradient variance"] = f"{_text(at.variance)} at the centre, {_text(at.variance_around)} at half the span"
+        if self.curvature is not None:
+            bent = self.curvature
+            pairs = zip(bent.eigenvalues, bent.residuals, strict=True)
+            told["Hessian's largest"] = ", ".join(f"{value:.4g} (± {error:.1g})" for value, error in pairs)
+            told["Hessian's trace"] = f"{bent.trace:.4g} ± {bent.trace_error:.2g}"
+        if self.line:
+            told["line to the other"] = f"rises {_text(self.barrier)} above the two solutions"
+        if at.undefined:
+            told["undefined"] = f"{at.undefined} points have no finite loss"
+        return told | {f"note {number}": text for number, text in enumerate(self.notes, start=1)}
+
+    def __str__(self) -> str:
+        return columns(self.told())
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def landscape(
@@ -299,12 +341,15 @@ def _grid(plan: LandscapePlan, found: list[float | None]) -> np.ndarray:
     return _values(found).reshape(plan.grid, plan.grid)
 
 
+def load_landscape(folder: str | Path) -> LandscapeResult:
+    """What a finished landscape came to."""
+    return StudyFolder(Path(folder) / "study").result(LandscapeResult)
+
+
 def surfaces_of(folder: str | Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The grid's places, losses and gradient variances of a finished landscape."""
     study = StudyFolder(Path(folder) / "study")
-    if not study.result_path.is_file():
-        raise InputError(f"{str(folder)!r} holds no finished landscape: make one by `initio study landscape`")
-    plan = from_json(LandscapePlan, read_text(study.plan_path), where=str(study.plan_path))
+    plan = load_landscape(folder).plan
     tasks = [(float(a), float(b)) for a in plan.at for b in plan.at]
     points = study.answers(partial(surface_point, plan), tasks, SurfacePoint, name="points")
     loss, variance = (_grid(plan, [getattr(point, name) for point in points]) for name in ("loss", "variance"))

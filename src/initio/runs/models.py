@@ -226,13 +226,23 @@ class TrainedModel:
             raise InputError(f"{str(self.folder)!r} holds no trained network: {self.outcome.flag}")
         return self.outcome.weights[which]
 
-    def build(self, which: Which = "best") -> nn.Module:
-        """The trained network in evaluation mode, without what is for training only."""
+    def build(self, which: Which = "best", drop_path: float = 0.0) -> nn.Module:
+        """The trained network in evaluation mode, without what is for training only.
+
+        Args:
+            which: the weights of the best epoch, or of the last.
+            drop_path: drop each path with this probability whenever it answers, as Monte Carlo needs it.
+        """
         from initio.networks.export.weights import load_weights
+        from initio.networks.operations import DropPath
 
         self.digest(which)
-        model = self.space.build(self.plan.architecture, self.plan.used, seed=self.plan.seed)
+        used = replace(self.plan.used, drop_path=drop_path)
+        model = self.space.build(self.plan.architecture, used, seed=self.plan.seed)
         load_weights(model, ModelFolder(self.folder).weights_path(which))
+        for module in model.modules():
+            if isinstance(module, DropPath):
+                module.always = True
         return model.eval()
 
     def told(self) -> dict[str, str]:

@@ -1,25 +1,22 @@
-"""What `initio report` shows: a page made from what run folders, trained networks and stores of scores hold.
+"""What `initio report` shows: a page made of what folders and stores hold.
 
-A `Subject` is what one page is about. `SECTIONS` is the one list: each function makes a section of what a subject has,
-or None where it has nothing of the kind. So a new kind of run adds a field to `Subject`, a function, and a line.
+`SECTIONS` is the one list: each function makes a section of what a `Subject` has, or None where it has nothing of the
+kind. So a new kind of run adds a reader in `subjects.py`, a function here, and a line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from itertools import accumulate
 from pathlib import Path
-from random import Random
-from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from initio.analysis.correlation import spearman
 from initio.errors import InputError
-from initio.records import Architecture, Query
-from initio.report import Cell, is_drawable
+from initio.records import Architecture
 from initio.report.page import (
     CellPictures,
     Column,
@@ -33,159 +30,19 @@ from initio.report.page import (
     PointChart,
     Prose,
     Section,
+    SurfaceChart,
     Value,
 )
-from initio.runs.evaluate import ModelEvaluation, load_evaluation
-from initio.runs.folder import RunFolder, RunPlan, option_words
-from initio.runs.models import ModelFolder, TrainedModel, TrainPlan, load_model
-from initio.scores.read import read_all, read_table
-from initio.scores.store import Store, find_store
-from initio.scores.table import ScoreTable
+from initio.runs.evaluate import ModelEvaluation
+from initio.runs.folder import option_words, typed
+from initio.runs.models import TrainedModel, TrainPlan
+from initio.runs.solution import NAMES, SolveResult
+from initio.runs.subjects import Subject, Surroundings, read_folder
 from initio.searches import SearchResult, SearchStep, Trained
-from initio.spaces import Space, get_space
-from initio.tables import Table, open_table
 
-MOST_POINTS = 20_000  # of a chart; of more, a sample is shown
-LISTABLE = 100_000  # a space of at most so many choices is shown as written, not by its networks
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What a page is about; a field is None or empty where the subject has nothing of the kind.
-
-    Args:
-        title: how people call it: the name of its folder or of its store.
-        space: the name of the space; `home` is the space itself, if it is known here.
-        result: of a finished search.
-        plan: what the search was asked.
-        clock: seconds of work after each of its steps.
-        model: a trained network.
-        evaluation: what `initio evaluate` measured of it.
-        scores: of a pool, one row for each architecture as written.
-        published: a benchmark's numbers in the order of the scores, by name.
-    """
-
-    title: str
-    space: str
-    home: Space | None = None
-    result: SearchResult | None = None
-    plan: RunPlan | None = None
-    clock: Sequence[float] = ()
-    model: TrainedModel | None = None
-    evaluation: ModelEvaluation | None = None
-    scores: ScoreTable | None = None
-    published: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def notation(self, arch: Architecture) -> str:
-        """As its space writes it; as numbers where the space is not known here."""
-        return f"{arch.space} {arch.choices}" if self.home is None else self.home.format(arch)
-
-    def cells(self, arch: Architecture) -> tuple[Cell, ...]:
-        """To draw; none where they cannot be."""
-        found = () if self.home is None else self.home.cells(arch)
-        return found if is_drawable(found) else ()
-
-    @property
-    def chosen(self) -> tuple[Architecture, ...]:
-        """What it speaks for."""
-        if self.result is not None:
-            return self.result.chosen
-        return () if self.model is None else (self.model.plan.architecture,)
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
-
-
-def read_folder(folder: str | Path) -> Subject:
-    """What a run or a training has left in its folder."""
-    path = Path(folder)
-    if not path.is_dir():
-        raise InputError(f"{str(path)!r} is not a folder: give that of a run or of a trained network")
-    if ModelFolder(path).plan_path.is_file():
-        model = load_model(path)
-        space = model.plan.architecture.space
-        tested = load_evaluation(path)
-        return Subject(path.resolve().name, space, _known(space), model=model, evaluation=tested)
-    run = RunFolder.open(path)
-    result = run.result()
-    home = _known(result.space)
-    plan = None
-    if run.plan_path.is_file():
-        plan = run.plan()
-    clock = tuple(run.clock())
-    return Subject(path.resolve().name, result.space, home, result, plan, clock, scores=_pool(path / "scores.db", home))
-
-
-def _known(space: str) -> Space | None:
-    """The space of this name; a user's own may not be there where its run is looked at."""
-    try:
-        return get_space(space)
-    except InputError:
-        return None
-
-
-def _pool(path: Path, home: Space | None) -> ScoreTable | None:
-    if home is None or not path.is_file():
-        return None
-    with Store(path, read_only=True) as store:
-        return read_table(store, home)
-
-
-def read_store(
-    name: str,
-    *,
-    space: str | None = None,
-    where: Mapping[str, str] | None = None,
-    data: str | None = None,
-    table: str | None = None,
-) -> Subject:
-    """The scores of a store, for every architecture of a space that can be listed, beside published accuracies.
-
-    Args:
-        name: a file, or the name of scores that come with Initio.
-        space: whose scores, if the store has those of several.
-        where: which scores, if the store has several kinds.
-        data: folder with a benchmark's files; without it and `table`, there are no accuracies.
-        table: the benchmark; by default the one that is called as the space is.
-    """
-    with Store(find_store(name), read_only=True) as store:
-        spaces = sorted(store.spaces())
-        if space is None and len(spaces) != 1:
-            held = ", ".join(spaces) or "no space"
-            raise InputError(f"{name!r} has scores of {held}: choose one with --space")
-        space = space or spaces[0]
-        home = _known(space)
-        if home is None:
-            scores = read_all(store, space, where=where)
-        else:
-            scores = read_table(store, home, pool=_listed(home), where=where)
-    if len(scores) > MOST_POINTS:
-        scores = scores.subset(sorted(Random("report").sample(range(len(scores)), MOST_POINTS)))
-    published = {}
-    if data is not None or table is not None:
-        published = _published(open_table(table or space, data), scores.architectures)
-    return Subject(Path(name).name.partition(".")[0], space, home, scores=scores, published=published)
-
-
-def _listed(home: Space) -> tuple[Architecture, ...]:
-    """All architectures of a small space, those with the same network beside each other."""
-    if home.count() > LISTABLE:
-        return ()
-    return tuple(sorted(home.architectures(), key=home.canonical))
-
-
-def _published(table: Table, architectures: Sequence[Architecture]) -> dict[str, np.ndarray]:
-    """Validation accuracy, then what the table reports; NaN where it has nothing."""
-    found: dict[str, np.ndarray] = {}
-    for row, arch in enumerate(architectures):
-        if arch in table.validation:
-            numbers = {"validation": table.validation(Query(arch)).value}
-            numbers |= {f"test {column}": value for column, value in table.report(arch).items()}
-            for name, value in numbers.items():
-                found.setdefault(name, np.full(len(architectures), np.nan))[row] = np.nan if value is None else value
-    if not found:
-        raise InputError(f"the table {table.name} has none of the architectures that were scored")
-    return {f"{name} accuracy": values for name, values in found.items()}
+if TYPE_CHECKING:
+    from initio.runs.convergence import ConvergenceCurve, ConvergenceResult
+    from initio.runs.ensembles import Ensemble
 
 
 # --- sections: what a subject holds, or None ------------------------------------------------------------------------
@@ -194,15 +51,14 @@ def _published(table: Table, architectures: Sequence[Architecture]) -> dict[str,
 def cells_section(subject: Subject) -> Section | None:
     """The chosen cells, with their notation."""
     blocks: list[PageBlock] = []
-    for number, arch in enumerate(subject.chosen, start=1):
-        title = f"Member {number}" * (len(subject.chosen) > 1)
+    for name, arch in subject.shown.items():
         if cells := subject.cells(arch):
-            blocks.append(CellPictures(cells, title))
+            blocks.append(CellPictures(cells, name))
         blocks.append(Listing(subject.notation(arch)))
-    if subject.result is not None and subject.home is not None:
+    if subject.result is not None and subject.home is not None and subject.ensemble is None:
         told = subject.result.told()
         blocks.append(FactList({name: text for name, text in told.items() if name not in ("chosen", "why")}))
-    return _section("The chosen cell" + "s" * (len(subject.chosen) > 1), blocks)
+    return _section("The cell" + "s" * (len(subject.shown) > 1), blocks)
 
 
 def progress_section(subject: Subject) -> Section | None:
@@ -261,7 +117,7 @@ def scores_section(subject: Subject) -> Section | None:
     columns |= _trained_values(subject, archs)
     x, y = _axes(subject, list(columns))
     canonical = {subject.home.canonical(arch): "chosen" for arch in subject.chosen} if subject.home else {}
-    marked = {row: canonical[same] for row, arch in enumerate(archs) if (same := _same(subject, arch)) in canonical}
+    marked = {row: canonical[same] for row, arch in enumerate(archs) if (same := subject.same(arch)) in canonical}
     chart = PointChart(
         f"{subject.space} scores", columns, x, y,
         [subject.notation(arch) for arch in archs], [subject.cells(arch) for arch in archs], marked,
@@ -285,10 +141,6 @@ def _tested(subject: Subject) -> str:
     return next((name for name in subject.published if name.startswith("test")), next(iter(subject.published)))
 
 
-def _same(subject: Subject, arch: Architecture) -> Architecture:
-    return arch if subject.home is None else subject.home.canonical(arch)
-
-
 def _trained_values(subject: Subject, archs: Sequence[Architecture]) -> dict[str, Column]:
     """What the trainings of a search came to, beside the scores of the same networks."""
     if subject.result is None or subject.home is None:
@@ -300,7 +152,7 @@ def _trained_values(subject: Subject, archs: Sequence[Architecture]) -> dict[str
     }
     if not values:
         return {}
-    return {"trained accuracy": [values.get(_same(subject, arch)) for arch in archs]}
+    return {"trained accuracy": [values.get(subject.same(arch)) for arch in archs]}
 
 
 def _rankings(subject: Subject) -> list[PageBlock]:
@@ -362,14 +214,14 @@ def _steps(subject: Subject) -> Sequence[SearchStep]:
 
 
 def training_section(subject: Subject) -> Section | None:
-    """The curves of a training, and what came out."""
-    if subject.model is None:
-        return None
-    blocks: list[PageBlock] = [FactList(subject.model.told())]
-    return Section("The training", [*blocks, *training_curves({"": subject}), _epochs(subject.model)])
+    """The curves of a training, and what came out; of several, their curves side by side."""
+    if subject.model is not None:
+        told = FactList(subject.model.told())
+        return Section("The training", [told, *training_curves({"": subject.model}), _epochs(subject.model)])
+    return _section("The trainings", training_curves(subject.networks))
 
 
-def training_curves(subjects: Mapping[str, Subject]) -> list[PageBlock]:
+def training_curves(models: Mapping[str, TrainedModel]) -> list[PageBlock]:
     """Loss, accuracy and learning rate by epoch."""
     panels = {
         "Loss": {"training": "loss", "validation": "validation_loss"},
@@ -379,12 +231,11 @@ def training_curves(subjects: Mapping[str, Subject]) -> list[PageBlock]:
     blocks: list[PageBlock] = []
     for title, names in panels.items():
         lines: dict[str, tuple[Column, Column]] = {}
-        for owner, subject in subjects.items():
-            epochs = () if subject.model is None else subject.model.epochs
+        for owner, model in models.items():
             for label, name in names.items():
-                values = [getattr(epoch, name) for epoch in epochs]
+                values = [getattr(epoch, name) for epoch in model.epochs]
                 if any(value is not None for value in values):
-                    lines[f"{owner} {label}".strip()] = [epoch.epoch for epoch in epochs], values
+                    lines[f"{owner} {label}".strip()] = [epoch.epoch for epoch in model.epochs], values
         if lines:
             blocks.append(LineChart(title, "epoch", title.lower(), lines))
     return blocks
@@ -404,9 +255,121 @@ def evaluation_section(subject: Subject) -> Section | None:
     return Section("The test", [FactList(subject.evaluation.told()), DataTable("classes.csv", columns)])
 
 
+def solution_section(subject: Subject) -> Section | None:
+    """What `initio solve` came to, beside what it was compared with."""
+    if subject.solution is None:
+        return None
+    found = subject.solution
+    scores = list(found.scores.values())
+    columns: dict[str, Column] = {
+        "network": [NAMES[name] for name in found.scores],
+        "accuracy, %": [one.accuracy for one in scores],
+        "from": [one.low for one in scores],
+        "to": [one.high for one in scores],
+        "parameters": [found.parameters.get(name) for name in found.scores],
+        "learned": [one.learned for one in scores],
+    }
+    told = {name: text for name, text in found.told().items() if name in ("verdict", "kept", "time") or "note" in name}
+    seen = Prose(" ".join(_sentence(text) for text in (*found.report.told(), found.design.why)))
+    return Section("The answer", [DataTable("held-out.csv", columns), FactList(told), seen])
+
+
+def ensemble_section(subject: Subject) -> Section | None:
+    """Members and their mean, the posterior they were drawn from, and the ensembles that they were compared with."""
+    if subject.ensemble is None:
+        return None
+    found = subject.ensemble
+    outcome, choice = found.outcome, found.choice
+    members: dict[str, Column] = {
+        "member": [*found.voices, "mean of all"],
+        "error, %": [*outcome.judgement.singles, outcome.judgement.error],
+    }
+    blocks: list[PageBlock] = [DataTable("members.csv", members, shown=len(found.voices) + 1)]
+    blocks.append(FactList({name: text for name, text in found.told().items() if not name.startswith("member ")}))
+    if subject.home is not None and len(choice.marginals) == len(subject.home.relaxation):
+        blocks += [Prose("The probability of each option:"), _posterior(subject, choice.marginals)]
+    compared: dict[str, Column] = {
+        "estimated loss": [one.loss for one in choice.compared],
+        "members": [", ".join(map(subject.notation, one.members)) for one in choice.compared],
+    }
+    blocks.append(DataTable("compared.csv", compared, shown=5))
+    return Section("The ensemble", blocks)
+
+
+def _posterior(subject: Subject, marginals: Sequence[Sequence[float]]) -> DataTable:
+    assert subject.home is not None
+    rows = [
+        (decision.name, option, share)
+        for decision, shares in zip(subject.home.relaxation, marginals, strict=True)
+        for option, share in zip(decision.options, shares, strict=True)
+    ]
+    columns = dict(zip(("decision", "option", "probability"), zip(*rows, strict=True), strict=True))
+    return DataTable("posterior.csv", columns, shown=max(map(len, marginals)))
+
+
+def convergence_section(subject: Subject) -> Section | None:
+    """How fast variants of a cell learn: test accuracy for each learning rate, and a row for each training."""
+    if subject.convergence is None:
+        return None
+    curves = subject.convergence.curves
+    blocks: list[PageBlock] = []
+    for rate in subject.convergence.plan.rates:
+        lines: dict[str, tuple[Column, Column]] = {
+            f"{one.name} ({one.width:g}c, {one.depth})": (range(1, len(one.accuracies) + 1), one.accuracies)
+            for one in curves
+            if one.lr == rate
+        }
+        blocks.append(LineChart(f"Learning rate {rate:g}", "epoch", "test accuracy, %", lines))
+    return Section("Convergence", [*blocks, DataTable("convergence.csv", _trainings(curves), shown=len(curves))])
+
+
+def _trainings(curves: Sequence[ConvergenceCurve]) -> dict[str, Column]:
+    columns = {
+        name: [getattr(one, name) for one in curves] for name in ("lr", "name", "width", "depth", "area", "flag")
+    }
+    ends = {"last test loss": "losses", "last test accuracy": "accuracies", "last train loss": "train_losses"}
+    return columns | {
+        label: [next(reversed(getattr(one, name)), None) for one in curves] for label, name in ends.items()
+    }
+
+
+def landscape_section(subject: Subject) -> Section | None:
+    """Loss and gradient deviation around a trained network, on the line to another, and the numbers beside."""
+    if subject.around is None:
+        return None
+    around, found = subject.around, subject.around.result
+    blocks: list[PageBlock] = [FactList({name: text for name, text in found.told().items() if name != "network"})]
+    for name, unit, values in (("Loss", "loss", around.loss), ("Gradient deviation", "√g", np.sqrt(around.variance))):
+        blocks.append(SurfaceChart(name, unit, around.at.tolist(), values.tolist()))
+    if found.line:
+        line: Column = found.line
+        title = "The line between two solutions"
+        blocks.append(LineChart(title, "from one, 0, to the other, 1", "loss", {"loss": (found.places, line)}))
+    return Section("The landscape", [*blocks, DataTable("landscape.csv", _points(around), shown=5)])
+
+
+def _points(around: Surroundings) -> dict[str, Column]:
+    a, b = np.meshgrid(around.at, around.at, indexing="ij")
+    columns = {"a": a, "b": b, "loss": around.loss, "gradient variance": around.variance}
+    return {name: [_finite(value) for value in grid.ravel().tolist()] for name, grid in columns.items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
 def settings_section(subject: Subject) -> Section | None:
     """All that is needed to do it again."""
     blocks: list[PageBlock] = []
+    if subject.task is not None:
+        blocks.append(Listing(subject.task.command()))
+    if subject.ensemble is not None:
+        blocks.append(Listing(subject.ensemble.plan.command()))
+    if subject.convergence is not None:
+        study = subject.convergence.plan
+        blocks += [Listing(study.command(subject.notation(study.architecture))), _facts(study.settings)]
+    if subject.around is not None:
+        blocks.append(Listing(subject.around.result.plan.command()))
     if subject.plan is not None:
         blocks += [Listing(subject.plan.command()), _facts(subject.plan.settings, subject.plan.versions)]
     elif subject.result is not None:
@@ -428,11 +391,7 @@ def train_command(subject: Subject, plan: TrainPlan) -> str:
     size = {"channels": plan.network.channels, "cells": plan.network.cells}
     given = {"data": plan.data, "recipe": plan.recipe, "seed": plan.seed, **size, **plan.settings}
     known = {name: value for name, value in given.items() if value is not None}
-    notation = subject.notation(plan.architecture)
-    word = quote(notation)
-    if not set('"$`\\!') & set(notation):
-        word = f'"{notation}"'  # which leaves the quotes of a genotype as they are
-    return f"initio train {word} {option_words(known)}"
+    return f"initio train {typed(subject.notation(plan.architecture))} {option_words(known)}"
 
 
 def _facts(*groups: Mapping[str, object]) -> FactList:
@@ -444,7 +403,11 @@ def _section(title: str, blocks: Sequence[PageBlock]) -> Section | None:
 
 
 SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
+    solution_section,
+    ensemble_section,
     cells_section,
+    convergence_section,
+    landscape_section,
     progress_section,
     scores_section,
     cost_section,
@@ -459,11 +422,56 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
 
 def summary(subject: Subject) -> str:
     """The subject in two sentences."""
-    if subject.result is not None:
-        return _search_summary(subject.result)
+    told: dict[Callable[[Any], str], object] = {
+        _solution_summary: subject.solution,
+        _ensemble_summary: subject.ensemble,
+        _convergence_summary: subject.convergence,
+        _landscape_summary: subject.around,
+        _search_summary: subject.result,
+    }
+    for tell, what in told.items():
+        if what is not None:
+            return tell(what)
     if subject.model is not None:
         return _training_summary(subject.model, subject.evaluation)
     return _scores_summary(subject)
+
+
+def _solution_summary(found: SolveResult) -> str:
+    first = f"The {NAMES[found.kept]} answers {found.score.accuracy:.2f} % of what was kept aside rightly"
+    return f"{first}, after {found.seconds:,.0f} seconds in all. " + " ".join(map(_sentence, found.verdicts()))
+
+
+def _ensemble_summary(found: Ensemble) -> str:
+    seen = found.outcome.judgement
+    first = f"{len(found.outcome.members)} networks of {found.plan.space}, chosen by {found.plan.method}, err on "
+    second = f"alone they err on {seen.ate:.2f} % on average, and no member answers {seen.oracle:.2f} % rightly"
+    return f"{first}{seen.error:.2f} % of {found.outcome.tested} together. {_sentence(second)}"
+
+
+def _convergence_summary(found: ConvergenceResult) -> str:
+    done = [one for one in found.curves if one.area is not None]
+    epochs = max((len(one.accuracies) for one in found.curves), default=0)
+    first = f"{len(found.plan.variants)} cells, trained alike for {epochs} epochs with each of {len(found.plan.rates)} "
+    first += "learning rates" if len(found.plan.rates) > 1 else "learning rate"
+    if not done:
+        return f"{first}. All of them diverged."
+    fastest = max(done, key=lambda one: one.area or 0.0)
+    second = f"{fastest.name} ({fastest.width:g}c wide, {fastest.depth} deep) learned fastest, at {fastest.lr:g}"
+    return f"{first}. {second}; {len(found.curves) - len(done)} diverged."
+
+
+def _landscape_summary(around: Surroundings) -> str:
+    numbers = around.result.numbers
+    first = "The loss around the trained weights"
+    if numbers.center is None or numbers.sharpness is None:
+        return f"{first} is not finite. {numbers.undefined} points of the grid have no value."
+    second = "The surface is near-convex everywhere on the grid"
+    if numbers.convex_radius is not None:
+        second = f"It is near-convex up to a distance of {numbers.convex_radius:.2f}"
+    return (
+        f"{first} is {numbers.center:.3f} at the centre, and {numbers.sharpness:.3f} more at half the span. {second}."
+    )
 
 
 def _search_summary(result: SearchResult) -> str:
@@ -492,7 +500,7 @@ def _training_summary(model: TrainedModel, tested: ModelEvaluation | None) -> st
 def _scores_summary(subject: Subject) -> str:
     assert subject.scores is not None
     table = subject.scores
-    networks = len({_same(subject, arch) for arch in table.architectures})
+    networks = len({subject.same(arch) for arch in table.architectures})
     sources = " and ".join(
         dict.fromkeys(table.origin(name).source for name in table.metrics if table.origin(name).source)
     )

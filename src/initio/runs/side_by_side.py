@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from initio.errors import InputError
 from initio.report.page import CellPictures, Column, DataTable, Page, PageBlock, Part, Prose, Section
-from initio.runs.pages import Subject, best_so_far, training_curves, work
+from initio.runs.pages import best_so_far, training_curves, work
+from initio.runs.subjects import Subject
 
+PLURALS = {
+    "search": "searches",
+    "trained network": "trained networks",
+    "solved task": "solved tasks",
+    "ensemble": "ensembles",
+    "landscape": "landscapes",
+    "study of convergence": "studies of convergence",
+}
 Rows = dict[str, list[str]]  # what is compared, and what each subject has to say about it
 
 
@@ -57,9 +66,23 @@ def _facts(subject: Subject) -> dict[str, str]:
         facts["validation accuracy"] = out.flag
         if out.accuracy is not None:
             facts["validation accuracy"] = f"{out.accuracy:.2f} % in epoch {out.epoch}"
+    if (solution := subject.solution) is not None:
+        facts |= {"kept": solution.kept, "held-out accuracy": str(solution.score)}
+        facts["seconds"] = f"{solution.seconds:,.1f}"
+    if (ensemble := subject.ensemble) is not None:
+        facts |= {"members": str(len(ensemble.outcome.members)), **ensemble.outcome.judgement.told()}
+    if subject.around is not None:
+        facts |= subject.around.result.told()
+    if (study := subject.convergence) is not None:
+        areas = [f"{one.name} at {one.lr:g}: {_percent(one.area)}" for one in study.curves]
+        facts |= {"data": study.plan.data, "seed": str(study.plan.seed), "mean accuracy": "; ".join(areas)}
     if subject.evaluation is not None:
         facts["test accuracy"] = f"{subject.evaluation.accuracy:.2f} % of {subject.evaluation.tested}"
     return facts | {"chosen": "; ".join(map(subject.notation, subject.chosen))}
+
+
+def _percent(value: float | None) -> str:
+    return "diverged" if value is None else f"{value:.2f} %"
 
 
 def _settings(subject: Subject) -> dict[str, str]:
@@ -76,6 +99,8 @@ def _settings(subject: Subject) -> dict[str, str]:
 
 def distance(subjects: Sequence[Subject]) -> str:
     """How far the choices are apart, in one sentence."""
+    if not all(subject.chosen for subject in subjects):
+        return "They are of different kinds."
     first, *others = (subject.chosen[0] for subject in subjects)
     home = subjects[0].home
     if home is None or any(arch.space != first.space for arch in others):
@@ -91,12 +116,12 @@ def distance(subjects: Sequence[Subject]) -> str:
 def comparison(subjects: Sequence[Subject]) -> Page:
     """The page of `initio compare`."""
     names = named(subjects)
-    cells = [CellPictures(found, name) for name, s in names.items() if (found := s.cells(s.chosen[0]))]
+    cells = [CellPictures(found, name) for name, s in names.items() for a in s.chosen[:1] if (found := s.cells(a))]
     sections: list[tuple[str, Sequence[PageBlock]]] = [
         ("Side by side", [_table("comparison.csv", list(names), compared(subjects))]),
         ("Cells", cells),
         ("What it cost", [*best_so_far(names), *work(names)]),
-        ("Training", training_curves(names)),
+        ("Training", training_curves({name: s.model for name, s in names.items() if s.model is not None})),
         ("Settings that differ", _difference(list(names), differing(subjects))),
     ]
     title = " beside ".join(names)
@@ -105,10 +130,8 @@ def comparison(subjects: Sequence[Subject]) -> Page:
 
 
 def _kinds(subjects: Sequence[Subject]) -> str:
-    trained = sum(subject.model is not None for subject in subjects)
-    counts = {"search": len(subjects) - trained, "trained network": trained}
-    plural = {"search": "searches", "trained network": "trained networks"}
-    parts = [f"{count} {name if count == 1 else plural[name]}" for name, count in counts.items() if count]
+    counts = Counter(subject.sort for subject in subjects)
+    parts = [f"{count} {PLURALS[sort] if count > 1 else sort}" for sort, count in counts.items()]
     return f"{' and '.join(parts)} side by side.".capitalize()
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from initio.data.look import DataReport
+from initio.records import Scalar
 from initio.report.terminal import columns
+from initio.runs.folder import option_words
 from initio.searches.limits import Limits
 
 NAMES = {"found": "found network", "resnet": "ResNet of the same size", "linear": "linear classifier"}
@@ -28,6 +30,14 @@ class SolvePlan:
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     kind: ClassVar[str] = "solve plan"
+
+    def command(self) -> str:
+        """The same for the command line."""
+        asked: dict[str, Scalar] = {"data": self.data, "budget": f"{self.budget:g}s", **vars(self.limits)}
+        if self.limits.max_latency is not None:
+            asked["max_latency"] = f"{self.limits.max_latency}s"
+        asked |= {name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "skip_bad", "seed")}
+        return f"initio solve {option_words({name: value for name, value in asked.items() if value is not None})}"
 
 
 @dataclass(frozen=True)

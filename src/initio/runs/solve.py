@@ -129,6 +129,16 @@ def resume_solve(folder: str | Path, *, began: float | None = None, on_event: On
     return _Solving(run, run.plan(), began, on_event).run()
 
 
+def load_solution(folder: str | Path) -> SolveResult:
+    """What came out of a finished run."""
+    run = SolveFolder(Path(folder))
+    if not run.solution_path.is_file():
+        raise InputError(
+            f"the run {str(folder)!r} is not finished: go on with `initio solve --resume {quote(str(folder))}`"
+        )
+    return from_json(SolveResult, read_text(run.solution_path), where=str(run.solution_path))
+
+
 class SolveFolder:
     """A folder that `solve` writes to, stage by stage."""
 
@@ -195,7 +205,7 @@ class _Solving:
     def run(self) -> SolveResult:
         """All stages; a finished run is read."""
         if self.kept.solution_path.is_file():
-            return from_json(SolveResult, read_text(self.kept.solution_path), where=str(self.kept.solution_path))
+            return load_solution(self.kept.folder)
         with self.kept.locked():
             used = self.kept.used()
             deadline = Deadline.after(self.plan.budget, used + time.perf_counter() - self.began)

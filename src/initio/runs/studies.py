@@ -98,6 +98,12 @@ class StudyFolder:
             ) from None
         return [found[number] for number in range(len(tasks))]
 
+    def result(self, kind: type[Answer]) -> Answer:
+        """What it came to."""
+        if not self.result_path.is_file():
+            raise InputError(f"the study in {str(self.folder)!r} is not finished: ask the same again, and it goes on")
+        return from_json(kind, read_text(self.result_path), where=str(self.result_path))
+
     def finish(self, result: Any) -> None:
         """Writes the result; it comes last and says that all is there."""
         write_text(self.result_path, to_json(result, indent=2) + "\n")

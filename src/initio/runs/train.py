@@ -175,6 +175,12 @@ class _TrainWork:
             raise InputError(f"{plan.data!r} has changed since the training began: bring the data back, or start anew")
         network = laid_out(self.home.build(plan.architecture, plan.network, seed=plan.seed))
         keeper, first = _Keeper(kept, self._tell, self.tensorboard), machine.rank == 0
+
+        def look(history: Sequence[TrainedEpoch]) -> str:
+            if first:
+                keeper.know(history)
+            return self._in_time(history)
+
         seen = fit(
             network,
             examples,
@@ -187,7 +193,7 @@ class _TrainWork:
             on_progress=self._tell,
             on_epoch=(_deaf, keeper.hear)[first],
             on_note=(None, self._tell)[first],
-            enough=self._in_time,
+            enough=look,
         )
         if first:
             used = self.home.build(plan.architecture, plan.used)
@@ -216,15 +222,18 @@ class _Keeper:
     tell: OnEvent
     tensorboard: bool
 
+    def know(self, history: Sequence[TrainedEpoch]) -> None:
+        """The epochs so far, those of a checkpoint too, whatever the file of their lines has gone through."""
+        if self.kept.epochs() != tuple(history):
+            lines = (json.dumps(encode(seen), allow_nan=False) for seen in history)
+            write_text(self.kept.epochs_path, "".join(f"{line}\n" for line in lines))
+
     def hear(self, epoch: TrainedEpoch, model: nn.Module) -> None:
-        """An epoch: its weights, then its line."""
-        before = [seen for seen in self.kept.epochs() if seen.epoch < epoch.epoch]
-        values = [seen.validation for seen in before if seen.validation is not None]
+        """An epoch: its weights."""
+        values = [seen.validation for seen in self.kept.epochs() if seen.epoch < epoch.epoch]
         self.kept.save_weights("last", model)
-        if epoch.validation is None or epoch.validation > max(values, default=-1.0):
+        if epoch.validation is None or epoch.validation > max((v for v in values if v is not None), default=-1.0):
             self.kept.save_weights("best", model)
-        lines = (json.dumps(encode(seen), allow_nan=False) for seen in (*before, epoch))
-        write_text(self.kept.epochs_path, "".join(f"{line}\n" for line in lines))
         if self.tensorboard:
             _log(self.kept.folder / "tensorboard", epoch)
         self.tell(epoch)
@@ -310,9 +319,11 @@ def _network(
     size = home.sizes.published if recipe.published else home.sizes.training
     extras: dict[str, Any] = {}
     if isinstance(home, GenotypeSpace):
-        extras = {"auxiliary": recipe.head and recipe.auxiliary > 0, "drop_path": recipe.drop_path}
+        extras["auxiliary"] = recipe.head and recipe.auxiliary > 0
+    if home.drops_paths:
+        extras["drop_path"] = recipe.drop_path
     elif recipe.drop_path and not recipe.published:
-        raise InputError(f"drop_path is an option of darts cells, not of {home.name}: leave it out")
+        raise InputError(f"drop_path is an option of darts and nb201 cells, not of {home.name}: leave it out")
     if not recipe.published:
         channels, cells = channels or size.channels, cells or size.cells
     network = home.resolve(NetworkSettings(channels, cells, data.classes, data.shape, **extras))
@@ -332,8 +343,12 @@ def _notes(home: Space, recipe: TrainingSettings, data: Dataset, network: Networ
     if data.left_out:
         names = ", ".join(data.left_out[:MOST_NAMED]) + ", ..." * (len(data.left_out) > MOST_NAMED)
         yield f"{len(data.left_out):,} pictures cannot be read and are left out: {names}"
-    if (recipe.head or recipe.drop_path) and not isinstance(home, GenotypeSpace):
-        yield f"dropped paths and the auxiliary head are for darts cells: {home.name} is trained without them"
+    absent = {
+        "an auxiliary head": recipe.head and not isinstance(home, GenotypeSpace),
+        "dropped paths": recipe.drop_path and not home.drops_paths,
+    }
+    if names := " and ".join(name for name, missing in absent.items() if missing):
+        yield f"networks of {home.name} are trained without {names}"
 
 
 def _unheard(note: str) -> None:

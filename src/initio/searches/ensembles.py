@@ -5,13 +5,15 @@ Everything here is plain arrays: whoever predicts is a function from an architec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Literal
 
 import numpy as np
+from scipy.stats import norm, rankdata
 
 from initio.errors import InputError
 from initio.records import Architecture
@@ -26,6 +28,7 @@ DeltaBy = Literal["grid", "bayes"]
 
 LEAST, MOST, GRID = -2.0, 1.0, 7  # of δ [NESBS 5.3.4], and how many values a grid has
 DRAWS = 100  # attempts to draw a network that an ensemble does not have
+FOUNDERS = 5  # one in so many of NES-RE's networks is random, the others are children
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,26 @@ class ArchitecturePosterior:
 
     Args:
         space: of the architectures.
-        alpha: all categoricals in a row.
+        alpha: all categoricals in a row, learned under a uniform prior.
         temperature: what α is divided by [NESBS 5.6]; more is flatter.
+        prior: log π of another prior, of the same length; none is uniform. Bayes' rule multiplies by it: with KL(p ‖ π)
+            in place of KL(p ‖ uniform), the optimum of the evidence bound has logits α + log π wherever the
+            likelihood is a product over decisions, as the family of p takes it to be.
     """
 
     space: Space
     alpha: tuple[float, ...]
     temperature: float = 1.0
+    prior: tuple[float, ...] = ()
 
     @cached_property
     def logits(self) -> list[np.ndarray]:
         """One row a categorical."""
         sizes = [len(decision) for decision in self.space.relaxation]
-        return np.split(np.array(self.alpha) / self.temperature, np.cumsum(sizes)[:-1])
+        logits = np.array(self.alpha)
+        if self.prior:
+            logits = logits + np.array(self.prior)
+        return np.split(logits / self.temperature, np.cumsum(sizes)[:-1])
 
     @cached_property
     def marginals(self) -> list[np.ndarray]:
@@ -135,7 +145,10 @@ def nesbs(
         drawn = [(tuple(posterior.sample(rng) for _ in range(size)), None) for _ in range(count)]
         found = _judged(drawn, estimates)
     elif delta_by == "grid":
-        deltas = np.resize(np.linspace(LEAST, MOST, GRID), count).tolist()
+        grid = np.linspace(LEAST, MOST, GRID)
+        if count < GRID:
+            grid = np.linspace(MOST, LEAST, count)  # the most different first
+        deltas = np.resize(grid, count).tolist()
         found = _judged(list(zip(posterior.sets(size, deltas, rng), deltas, strict=True)), estimates)
     else:
         found = _by_bayes(posterior, estimates, size, count, rng)
@@ -178,14 +191,66 @@ def uniform(space: Space, estimates: Estimates, size: int, count: int, seed: int
 
 
 def nes_rs(space: Space, estimates: Estimates, size: int, pool: int, seed: int) -> list[Candidate]:
-    """NES-RS (Zaidi et al., 2021): of a random pool, add whichever network lowers the ensemble's loss most."""
-    left = list(_others(space, max(pool, size), Random(f"ensembles {seed}")))
-    chosen: list[Architecture] = []
+    """NES-RS (Zaidi et al., 2021): the greedy selection of a random pool."""
+    chosen = _greedy(list(_others(space, max(pool, size), Random(f"ensembles {seed}"))), estimates, size)
+    return [Candidate(tuple(chosen), estimates.loss(chosen))]
+
+
+def nes_re(space: Space, estimates: Estimates, size: int, pool: int, seed: int) -> list[Candidate]:
+    """NES-RE (Zaidi et al., 2021): regularised evolution, whose parents are good together.
+
+    A fifth of the pool is random. Then a member of the population's greedy selection, drawn at random, has a child by
+    one mutation, and the oldest of the population dies. The answer is the greedy selection of all that ever lived.
+    """
+    rng, pool = Random(f"ensembles {seed}"), max(pool, size)
+    history = list(_others(space, max(size, pool // FOUNDERS), rng))
+    population, known = deque(history), {space.canonical(arch) for arch in history}
+    while len(history) < pool:
+        parents = _greedy(population, estimates, size)
+        child = _child(space, parents, known, rng)
+        if child is None:
+            break
+        known.add(space.canonical(child))
+        history.append(child)
+        population.append(child)
+        population.popleft()
+    chosen = _greedy(history, estimates, size)
+    return [Candidate(tuple(chosen), estimates.loss(chosen))]
+
+
+def _child(space: Space, parents: Sequence[Architecture], known: set[Architecture], rng: Random) -> Architecture | None:
+    """A mutation of one of them that is a new, connected network; None where none is found."""
+    for _ in range(DRAWS):
+        child = space.mutate(rng.choice(parents), rng)
+        if space.connected(child) and space.canonical(child) not in known:
+            return child
+    return None
+
+
+def _greedy(pool: Iterable[Architecture], estimates: Estimates, size: int) -> list[Architecture]:
+    """Adds whichever network lowers the ensemble's loss most, again and again."""
+    left, chosen = list(pool), list[Architecture]()
     for _ in range(size):
         best = min(left, key=lambda arch: estimates.loss([*chosen, arch]))
         left.remove(best)
         chosen.append(best)
-    return [Candidate(tuple(chosen), estimates.loss(chosen))]
+    return chosen
+
+
+def prior_of(space: Space, archs: Sequence[Architecture], values: np.ndarray) -> tuple[float, ...]:
+    """log π of a product of categoricals that prefers architectures of large values, all categoricals in a row.
+
+    The normal scores of the values' ranks are fitted by a sum over options, the smallest of all least squares; so an
+    architecture that is one deviation better is e times as likely beforehand.
+    """
+    sizes = [len(decision) for decision in space.relaxation]
+    starts = np.cumsum([0, *sizes[:-1]])
+    design = np.zeros((len(archs), sum(sizes)))
+    for row, arch in zip(design, archs, strict=True):
+        row[[starts[categorical] + option for categorical, option in space.active(arch)]] = 1
+    scores = norm.ppf((rankdata(values) - 0.5) / len(values))
+    weights, *_ = np.linalg.lstsq(design - design.mean(0), scores - scores.mean(), rcond=None)
+    return tuple(float(w) for w in weights)
 
 
 def _others(space: Space, count: int, rng: Random) -> Iterator[Architecture]:

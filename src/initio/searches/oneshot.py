@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,6 @@ from initio.training.settings import TrainingSettings
 DRAWS = 50  # within limits, before none is said to be there
 SKIP = "skip_connect"
 ADAM_EPSILON = 1e-8
-NB201_WEIGHTS: Mapping[str, Any] = {"weight_decay": 5e-4, "nesterov": True}  # of that benchmark's own baselines
 
 
 class Reading(NamedTuple):

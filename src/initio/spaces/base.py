@@ -87,6 +87,7 @@ class Space(ABC):
     notations: ClassVar[tuple[str, ...]] = ()  # how a text begins that is of this space though it does not say so
     one_shot: ClassVar[bool] = False  # whether it has a supernet
     prunable: ClassVar[bool] = False  # whether that holds all options side by side, whatever is sampled
+    drops_paths: ClassVar[bool] = False  # whether its networks can drop paths while they learn
     wired: ClassVar[bool] = True  # whether `cells` shows how data flows
 
     def _repr_html_(self) -> str:

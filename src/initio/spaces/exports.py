@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,15 @@ def python_source(arch: Architecture, settings: NetworkSettings, home: Space | N
         )
     title = f"An architecture of {arch.space} as a PyTorch network:"
     return written(lambda size: space.network(arch, size), settings, title, space.format(arch), ending)
+
+
+def ensemble_source(archs: Sequence[Architecture], settings: NetworkSettings, home: GraphSpace, ending: str) -> str:
+    """Trained networks and their mean as one readable Python file that needs only torch, and the weights beside it."""
+    from initio.networks.export.python import ensemble_source as written
+
+    title = f"An ensemble of {len(archs)} architectures of {home.name} as one PyTorch network:"
+    networks = [partial(home.network, arch) for arch in archs]
+    return written(networks, settings, title, [home.format(arch) for arch in archs], ending)
 
 
 TEXTS: dict[str, Callable[[Architecture, NetworkSettings], str]] = {

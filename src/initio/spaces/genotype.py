@@ -109,6 +109,7 @@ class GenotypeSpace(GraphSpace):
     sizes = Sizes(Size(36, 20), Size(8, 8, 16), Size(4, 5), shared=Size(8, 5, 16), shared_published=Size(16, 8, 32))
     notations = ("Genotype",)
     chosen = ("node_",)
+    drops_paths = True
 
     @abstractmethod
     def genotype(self, arch: Architecture) -> Genotype:

@@ -30,7 +30,7 @@ class NB201Space(GraphSpace):
 
     sizes = Sizes(Size(16, 5), Size(8, 5, 16), Size(8, 1), shared=Size(8, 1, 16), shared_published=Size(16, 5, 32))
     notations = ("|",)
-    one_shot = prunable = True
+    one_shot = prunable = drops_paths = True
     chosen = ("edge_",)
 
     def wires(self, decision: Decision, option: int) -> Hashable:
@@ -74,7 +74,7 @@ class NB201Space(GraphSpace):
         """3x3 stem, 3 stages of `cells` cells (5) at C, 2C, 4C channels (16), a residual reduction between stages."""
 
         def cell(c: int) -> Graph:
-            graph = _cell([Op(_kind(op), c, c) for op in arch.choices])
+            graph = _cell([Op(_kind(op), c, c) for op in arch.choices], dropped=settings.drop_path > 0)
             return prune(graph) if settings.prune else graph
 
         return self._stacked(cell, settings)
@@ -112,12 +112,19 @@ class NB201Space(GraphSpace):
         return Architecture(self.name, representative_choices()[self.check(arch).choices])
 
 
-def _cell(edges: Sequence[Op]) -> Graph:
-    """Six edges, three sums."""
+def _cell(edges: Sequence[Op], dropped: bool = False) -> Graph:
+    """Six edges, three sums; with `dropped` whatever computes something may be dropped."""
     cell = Builder()
+
+    def edge(s: int, t: int, op: Op) -> int:
+        value = cell(f"edge_{s}_{t}", op, values[s])
+        if dropped and op.kind not in (IDENTITY, ZERO):
+            value = cell(f"edge_{s}_{t}_drop", Op("drop_path", op.c_out, op.c_out), value)
+        return value
+
     values = [0]
     for node in (1, 2, 3):
-        incoming = [cell(f"edge_{s}_{t}", op, values[s]) for (s, t), op in zip(EDGES, edges, strict=True) if t == node]
+        incoming = [edge(s, t, op) for (s, t), op in zip(EDGES, edges, strict=True) if t == node]
         values.append(cell(f"node_{node}", Op(SUM), *incoming))
     return cell.graph(values[-1])
 

@@ -42,7 +42,7 @@ class TrainingSettings:
         warmup: epochs in which the learning rate rises from zero, before it falls.
         smoothing: share of each label that is spread over all classes.
         cutout: side of a random square that is erased from each training image; 0 for none.
-        drop_path: probability of dropping a path in the last epoch, to which it rises from zero (darts only).
+        drop_path: probability of dropping a path in the last epoch, to which it rises from zero (darts and nb201).
         ema: decay of the moving average of the weights that is validated and kept in their place; 0 for none.
         patience: stop after so many epochs without a better validation accuracy; None never does.
     """

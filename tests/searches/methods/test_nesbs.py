@@ -8,10 +8,11 @@ import torch
 from initio.data import load
 from initio.errors import InputError
 from initio.networks.shared import Blend
+from initio.runs.search import make_search
 from initio.searches import Problem
 from initio.searches.methods.nesbs import Nesbs
 from initio.searches.oneshot import Moment, SharedTraining
-from initio.spaces import NB201, NetworkSettings
+from initio.spaces import NB201, NetworkSettings, get_space
 
 SMALL = NetworkSettings(channels=2, cells=1, shape=(1, 8, 8))
 
@@ -22,7 +23,7 @@ def training(search: Nesbs) -> SharedTraining:
 
 @pytest.fixture(scope="module")
 def at() -> SharedTraining:
-    return training(Nesbs(samples=60, posterior_epochs=3))
+    return training(Nesbs(samples=60, posterior_epochs=3, posterior_updates=1))
 
 
 def test_the_objective_is_the_bound_by_sample(at: SharedTraining) -> None:
@@ -53,12 +54,19 @@ def test_gates_are_one_and_have_the_softmaxs_derivative(at: SharedTraining) -> N
 
 
 def test_it_learns_after_the_last_epoch_alone(at: SharedTraining) -> None:
-    search = Nesbs(samples=60, posterior_epochs=3)
+    search = Nesbs(samples=60, posterior_epochs=3, posterior_updates=1)
     search.teach(at, Moment(0, 2))
     assert int(at.knows.count) == 0
     search.teach(at, Moment(1, 2))
     assert int(at.knows.count) == 3 * math.ceil(len(at.other) / 16)
     assert at.knows.values.abs().max() > 0
+
+
+def test_small_data_get_as_many_updates(at: SharedTraining) -> None:
+    before = int(at.knows.count)
+    Nesbs(samples=60, posterior_epochs=1, posterior_updates=5).teach(at, Moment(1, 2))
+    count = math.ceil(len(at.other) / 16)
+    assert int(at.knows.count) - before == count * math.ceil(5 / count)
 
 
 def test_beside_the_weights_it_learns_before_each_update() -> None:
@@ -74,3 +82,8 @@ def test_beside_the_weights_it_learns_before_each_update() -> None:
 def test_wrong_settings_are_sentences(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Nesbs(**wrong)  # type: ignore[arg-type]
+
+
+def test_darts_has_half_of_its_channels_mixed() -> None:
+    assert make_search("nesbs", get_space("darts"), {}).partial == 2
+    assert make_search("nesbs", NB201, {}).partial == 1

@@ -36,6 +36,52 @@ def python_source(
         notation: the architecture as text, for the comment.
         ending: the file's last part, where the network is trained.
     """
+    definitions = _definitions(network, settings)
+    header = _header(title, notation, "\n".join([*definitions, ending]), trained=bool(ending))
+    return "\n".join([header, *(f"\n\n{text}" for text in definitions), "\n\n" + (ending or MAIN)])
+
+
+def ensemble_source(
+    networks: Sequence[Callable[[NetworkSettings], Graph]],
+    settings: NetworkSettings,
+    title: str,
+    notations: Sequence[str],
+    ending: str,
+) -> str:
+    """The text of a file with several networks and their mean; `networks.Averaged` has the same names.
+
+    Each member's classes are inside a function, since those of several would have the same names.
+    """
+    parts = []
+    for number, network in enumerate(networks, start=1):
+        code = "\n\n".join(textwrap.indent(text.strip("\n"), "    ") for text in _definitions(network, settings))
+        parts.append(
+            f"def member_{number}() -> nn.Module:\n"
+            f'    """{notations[number - 1]}"""\n\n{code}\n\n    return Network()\n'
+        )
+    made = ", ".join(f"member_{number}()" for number in range(1, len(networks) + 1))
+    shape = ", ".join(map(str, ("m", *settings.shape)))
+    parts.append(AVERAGED.replace("MEMBERS", made).replace("SHAPE", shape))
+    header = _header(title, " ".join(notations), "\n".join([*parts, ending]), trained=True)
+    return "\n".join([header, *(f"\n\n{text}" for text in parts), "\n\n" + ending])
+
+
+AVERAGED = '''\
+class Network(nn.Module):
+    """(SHAPE) -> (m, classes): log of the mean of the members' probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members = nn.ModuleList([MEMBERS])
+
+    def forward(self, x: Tensor) -> Tensor:
+        logs = torch.stack([member(x).log_softmax(1) for member in self.members])
+        return logs.logsumexp(0) - torch.tensor(float(len(self.members))).log()
+'''
+
+
+def _definitions(network: Callable[[NetworkSettings], Graph], settings: NetworkSettings) -> list[str]:
+    """The classes of the operations, of the cells, and of the network."""
     assert settings.channels is not None
     sizes = {"classes": settings.classes, "channels": settings.channels}
     symbols: dict[str, Any] = {name: Width(value, name) for name, value in sizes.items()}
@@ -51,9 +97,7 @@ def python_source(
         elif kind_of(step) not in (SUM, CONCAT):
             modules[step.name] = write(step.op).at(str(step.op.c_in), str(step.op.c_out), step.op.stride)
     body = _network(top, modules, sizes, settings.shape)
-    definitions = [*operations.values(), *(cell.definition() for cell in cells), body]
-    header = _header(title, notation, "\n".join([*definitions, ending]), trained=bool(ending))
-    return "\n".join([header, *(f"\n\n{text}" for text in definitions), "\n\n" + (ending or MAIN)])
+    return [*operations.values(), *(cell.definition() for cell in cells), body]
 
 
 MAIN = """\

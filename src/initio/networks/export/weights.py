@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,12 +48,28 @@ def read_weights(path: Path) -> Mapping[str, Tensor]:
     try:
         with warnings.catch_warnings():  # what torch cannot read, it refuses
             warnings.filterwarnings("ignore", "Detected pickle protocol", UserWarning)
+            damaged = _damaged(path)
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch's reader executes nothing, and fails in any way
-        content = None
+        damaged, content = False, None
+    if damaged:
+        raise InputError(f"the file of weights {str(path)!r} is damaged: take a copy of it, or train anew")
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{str(path)!r} is not a state dict: write it by torch.save(model.state_dict(), path)")
     return content
+
+
+def _damaged(path: Path) -> bool:
+    """Whether a file as torch.save writes it, a zip of members as they are, has other bytes than were written.
+
+    torch does not compare the sums that it writes. A file of another kind has none.
+    """
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            return False
+        return archive.testzip() is not None
 
 
 def _fitting(given: Mapping[str, Tensor], model: nn.Module, where: str) -> Mapping[str, Tensor]:

@@ -137,6 +137,21 @@ class LineChart(PageBlock):
 
 
 @dataclass(frozen=True)
+class SurfaceChart(PageBlock):
+    """A value on the grid at × at, rows along the first direction; NaN where there is none."""
+
+    title: str
+    unit: str  # what the value is called
+    at: Sequence[float]
+    values: Sequence[Sequence[float]]
+
+    def data(self) -> dict[str, Any]:
+        """The grid."""
+        rows = [_column(row) for row in self.values]
+        return {"kind": "surface", "unit": self.unit, "at": list(self.at), "values": rows}
+
+
+@dataclass(frozen=True)
 class PointChart(PageBlock):
     """One point for each architecture, with columns of numbers that can be chosen as axes.
 

@@ -17,12 +17,14 @@
    * @typedef {{kind: "points", file: string, x: string, y: string, columns: Record<string, Column>, names: string[],
    *   cells: ShapedCell[][], shapes: Shape[], families: Record<string, string>, marked: Record<string, string>}} PointData
    */
+  /** @typedef {{kind: "surface", unit: string, at: number[], values: Column[]}} SurfaceData */
   /** @typedef {{low: number, high: number, log: boolean}} Scale */
   /** @typedef {{left: number, top: number, width: number, height: number}} Frame */
 
   const NEAR = 28; // pixels within which a point is pointed at
   const WIDE = 30; // times the small values that the large ones must be for a logarithmic axis
   const PADDING = { left: 58, right: 14, top: 12, bottom: 44 };
+  const HEIGHTS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // from low to high
   const SVG = "http://www.w3.org/2000/svg";
 
   // --- small things ---------------------------------------------------------------------------------------------
@@ -186,7 +188,7 @@
       }
       pen.textAlign = "right";
       pen.textBaseline = "middle";
-      for (const value of ticks(this.y, Math.max(2, height / 60))) {
+      for (const value of ticks(this.y, Math.max(3, height / 45))) {
         const at = Math.round(top + (1 - place(this.y, value)) * height) + 0.5;
         pen.beginPath();
         pen.moveTo(left, at);
@@ -304,6 +306,68 @@
       let found = -1;
       while (found + 1 < xs.length && xs[found + 1] <= x) found += 1;
       return found;
+    }
+  }
+
+  // --- surfaces -------------------------------------------------------------------------------------------------
+
+  /** A value on a square grid as colours, logarithmic in its height above the least; the pointer reads it. */
+  class SurfaceChart extends Chart {
+    /** @param {HTMLElement} figure @param {SurfaceData} data */
+    constructor(figure, data) {
+      super(figure);
+      this.data = data;
+      this.rows = data.values.map(numbers);
+      const all = this.rows.flatMap((row) => [...row]).filter(Number.isFinite).sort((a, b) => a - b);
+      this.low = all[0] ?? 0;
+      this.span = Math.max((all[Math.floor(0.95 * (all.length - 1))] ?? 0) - this.low, 1e-12);
+      const half = (data.at[1] - data.at[0]) / 2;
+      this.x = this.y = { low: data.at[0] - half, high: data.at[data.at.length - 1] + half, log: false };
+      this.titles = { x: "a", y: "b" };
+      this.upper.setAttribute("aria-label", `${data.unit} around a point, from ${short(this.low)} to ${short(all[all.length - 1])}`);
+      this.upper.addEventListener("pointermove", (event) => this.point(event.offsetX, event.offsetY));
+      this.upper.addEventListener("pointerdown", (event) => this.point(event.offsetX, event.offsetY));
+      this.upper.addEventListener("pointerleave", () => this.point(NaN, NaN));
+      const reach = `${data.unit} from ${short(this.low)}, dark, to ${short(this.low + this.span)} and more, light`;
+      this.box.before(make("p", { class: "keys" }, reach));
+    }
+
+    /** @param {number} value @returns {number[]} red, green, blue and how opaque */
+    shade(value) {
+      if (!Number.isFinite(value)) return [0, 0, 0, 0];
+      const share = Math.min(1, (value - this.low) / this.span);
+      const at = (Math.log10(0.01 + share) + 2) / (Math.log10(1.01) + 2) * (HEIGHTS.length - 1);
+      const under = Math.min(HEIGHTS.length - 2, Math.floor(at));
+      return [...HEIGHTS[under].map((from, i) => from + (at - under) * (HEIGHTS[under + 1][i] - from)), 255];
+    }
+
+    /** @param {CanvasRenderingContext2D} pen */
+    drawData(pen) {
+      const { left, top, width, height } = this.frame, side = this.rows.length;
+      const small = /** @type {HTMLCanvasElement} */ (make("canvas"));
+      small.width = small.height = side;
+      const brush = /** @type {CanvasRenderingContext2D} */ (small.getContext("2d"));
+      const image = brush.createImageData(side, side);
+      this.rows.forEach((row, a) => row.forEach((value, b) => image.data.set(this.shade(value), 4 * ((side - 1 - b) * side + a))));
+      brush.putImageData(image, 0, 0);
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(small, left, top, width, height);
+    }
+
+    /** @param {number} x @param {number} y */
+    point(x, y) {
+      const { left, top, width, height } = this.frame, side = this.rows.length;
+      const [a, b] = [Math.floor(((x - left) / width) * side), Math.floor((1 - (y - top) / height) * side)];
+      const pen = this.clear(this.upper);
+      this.card.hidden = !(a >= 0 && a < side && b >= 0 && b < side);
+      if (this.card.hidden) return;
+      pen.strokeStyle = colour("kept");
+      pen.lineWidth = 2;
+      pen.strokeRect(left + (a / side) * width, top + (1 - (b + 1) / side) * height, width / side, height / side);
+      const value = this.rows[a][b], shown = Number.isFinite(value) ? short(value) : "none";
+      const place = `a ${short(this.data.at[a])}, b ${short(this.data.at[b])}`;
+      this.card.replaceChildren(make("p", { class: "head" }, place), make("p", {}, this.data.unit, make("b", {}, shown)));
+      this.showCard(x, y);
     }
   }
 
@@ -607,7 +671,7 @@
 
   // --- the page -------------------------------------------------------------------------------------------------
 
-  /** @param {string} packed @returns {Promise<(TableData | LineData | PointData | null)[]>} */
+  /** @param {string} packed @returns {Promise<(TableData | LineData | PointData | SurfaceData | null)[]>} */
   async function unpack(packed) {
     const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -621,6 +685,7 @@
       const data = blocks[Number(element.dataset.block)];
       if (data?.kind === "points") new PointChart(element, data);
       if (data?.kind === "lines") new LineChart(element, data);
+      if (data?.kind === "surface") new SurfaceChart(element, data);
       if (data?.kind === "table") {
         element.querySelector("[data-download]")?.addEventListener("click", () => download(data.file, data.columns));
       }

@@ -3,14 +3,14 @@
 Every edge computes Σ_o softmax(α)_o o(x) [DARTS 2]. First order: α descends ∇_α L_val(w, α). Second order [DARTS 7]:
 ∇_α L_val(w', α) with w' = w − ξ (μ m + ∇_w L_train(w, α) + λ w), one step of the weights' SGD with its momentum m.
 Its product of a Hessian and a vector is a central difference, as in the release [DARTS 8], or exact, by a second
-backward pass. Numbers are those of the release; on nb201, of that benchmark's own baseline.
+backward pass. Numbers are those of the release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,7 +20,7 @@ from torch.func import functional_call
 from initio.errors import InputError, positive
 from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of, gradient_of
-from initio.searches.oneshot import NB201_WEIGHTS, Moment, SharedTraining
+from initio.searches.oneshot import Moment, SharedTraining
 from initio.training.fit import Update
 
 
@@ -39,7 +39,6 @@ class Darts(AlphaSearch):
     radius: float = 0.01
 
     name: ClassVar[str] = "darts"
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nb201": NB201_WEIGHTS}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,7 +16,6 @@ import torch
 from initio.errors import at_least
 from initio.networks.shared import Blend
 from initio.searches.oneshot import (
-    NB201_WEIGHTS,
     Learned,
     Moment,
     OneShotSearch,
@@ -41,7 +40,7 @@ class Rsps(OneShotSearch):
 
     name: ClassVar[str] = "rsps"
     usual_epochs: ClassVar[int] = 250
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nb201": NB201_WEIGHTS}
+    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nb201": {"weight_decay": 5e-4, "nesterov": True}}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,9 +8,8 @@ rises with the epochs. What leaves the simplex is clipped and scaled back to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -37,7 +36,6 @@ class SdartsRs(Darts):
 
     name: ClassVar[str] = "sdarts-rs"
     usual_epochs: ClassVar[int] = 100
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # none of what Darts has
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,70 @@
+"""The verb behind `initio study estimates`: whether shared weights foresee how good trained ensembles are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations, islice
+from math import comb
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from scipy.special import softmax
+
+from initio.analysis.ensembles import EstimateAgreement, agreement
+from initio.errors import InputError
+from initio.records import Architecture
+from initio.runs.ensemble import inherited
+from initio.runs.ensembles import Ensemble, load_ensemble
+from initio.runs.folder import RunFolder
+from initio.runs.sharing import trained_weights
+from initio.searches.ensembles import Estimates
+from initio.spaces import get_space
+
+SIZES = (1, 3, 5)  # [NESBS Table 5.6]
+MOST = 200  # ensembles of a size that are compared
+
+
+def estimates(folders: Sequence[str | Path], sizes: Sequence[int] = SIZES, *, seed: int = 0) -> list[EstimateAgreement]:
+    """Loss with shared weights on held-out samples against error of the trained networks on what was kept aside.
+
+    All different networks that these ensembles have trained are put together anew.
+
+    Args:
+        folders: of finished ensembles with one shared network (`--shared`).
+        sizes: of the ensembles that are compared; those with fewer than three are left out.
+        seed: which are drawn where there are more than 200 of a size.
+    """
+    found = [load_ensemble(folder) for folder in folders]
+    runs = {one.searched.resolve() for one in found}
+    if len(runs) != 1:
+        raise InputError(f"ensembles of {len(runs)} shared networks: compare those of one, made with --shared")
+    _, at = trained_weights(RunFolder(*runs))
+    answers, labels = _trained(found)
+    held = np.concatenate([y.numpy() for _, y in at.examples.validate()])
+    judged = Estimates(at.space, partial(inherited, at), held)
+    rows = []
+    for size in sizes:
+        if comb(len(answers), size) < 3:
+            continue
+        groups = list(islice(combinations(sorted(answers), size), 100_000))
+        groups = Random(f"estimates {seed}").sample(groups, min(len(groups), MOST))
+        true = [float((np.mean([answers[a] for a in group], axis=0).argmax(1) != labels).mean()) for group in groups]
+        rows.append(agreement([judged.loss(group) for group in groups], true, size=size))
+    if not rows:
+        raise InputError(f"{len(answers)} different trained networks are too few to compare ensembles of them")
+    return rows
+
+
+def _trained(found: Sequence[Ensemble]) -> tuple[dict[Architecture, np.ndarray], np.ndarray]:
+    """The probabilities of each different trained network on what was kept aside, and the labels."""
+    answers: dict[Architecture, np.ndarray] = {}
+    for one in found:
+        with np.load(one.folder / "predictions.npz") as kept:
+            labels = np.asarray(kept["labels"])
+            if one.plan.method != "droppath":
+                home = get_space(one.plan.space)
+                for number, logits in zip(one.outcome.members, kept["logits"], strict=True):
+                    answers.setdefault(home.canonical(one.choice.members[number - 1]), softmax(logits, axis=1))
+    return answers, labels

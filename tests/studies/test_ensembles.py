@@ -1,0 +1,45 @@
+"""The comparison of ensembles runs, goes on, and prints what its folders hold, at a size without meaning."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import initio
+from studies import ensembles
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 256, size=(60, 32, 32, 3), dtype=np.uint8), np.arange(60, dtype=np.uint8) % 10
+    np.savez(tmp_path / "cifar10_sub10k.npz", x_train=x, y_train=y, x_test=x[:20], y_test=y[:20])
+    kept = ("NESBS (MC)", "DeepEns (mode)")
+    for name, value in {
+        "IMAGES": 50,
+        "SUPERNET": {"epochs": 1, "posterior_epochs": 1, "posterior_updates": 1, "batch_size": 16},
+        "MEMBERS": {"channels": 2, "cells": 1, "epochs": 1, "size": 2},
+        "ROWS": {row: {**ensembles.ROWS[row], "candidates": 3} for row in kept},
+        "ATTACKS": ("fgsm",),
+        "DEFENDED": kept[:1],
+        "BEST_RESPONSE": kept[:1],
+    }.items():
+        monkeypatch.setattr(ensembles, name, value)
+    return tmp_path
+
+
+def test_it_runs_once_and_says_what_it_found(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tiny / "ens"
+    ensembles.run(tiny, out, ("cifar10",), seeds=1)
+    text = ensembles.page(out)
+    found = initio.load_ensemble(ensembles.folder_of(out, "cifar10", 0, "DeepEns (mode)"))
+    assert f"| DeepEns (mode) | 1 | {found.outcome.judgement.error:.2f} |" in text
+    assert f"| the mode alone | 1 | {found.outcome.judgement.singles[0]:.2f} |" in text
+    for table in ("Table 5.4", "Table 5.5", "Table 5.6", "Table 5.7"):
+        assert table in text
+    with np.load(out / "data" / "cifar10-50.npz") as made:
+        assert made["x_train"].shape == (50, 16, 16, 3)
+    monkeypatch.setattr(initio, "ensemble", None)  # nothing is made again
+    monkeypatch.setattr(initio, "search", None)
+    ensembles.run(tiny, out, ("cifar10",), seeds=1)
+    assert ensembles.page(out) == text
