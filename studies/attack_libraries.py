@@ -1,6 +1,6 @@
 """Our attacks against those of the libraries that are installed: foolbox, torchattacks, adversarial-robustness-toolbox.
 
-    python -m studies.attack_libraries
+    python -m studies.attack_libraries [LIBRARY ...]
 
 One small network with a bend, the same samples and bounds for all. For each attack: how many samples it turns, the mean
 L2 of their changes, and whether PGD turns all that FGSM turns; and whether the library moves global random states.
@@ -8,6 +8,7 @@ L2 of their changes, and whether PGD turns all that FGSM turns; and whether the 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -107,6 +108,8 @@ def main() -> None:
     x = torch.rand(SAMPLES, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     y = answers(model, x)
     for library, (make, names) in LIBRARIES.items():
+        if sys.argv[1:] and library not in sys.argv[1:]:
+            continue
         try:
             told = version(library)
             attacks = {name: make(name) for name in names}

@@ -2,7 +2,8 @@
 
     python -m studies.ensembles run --data FOLDER --out ens     # goes on where it was stopped
     python -m studies.ensembles page --out ens                  # the tables, as docs/results/ensembles.md has them
-    python -m studies.ensembles figures --data FOLDER --out ens # Figures 5.3 to 5.7
+    python -m studies.ensembles figures --out ens               # Figures 5.3 and 5.5 to 5.7, with shared weights
+    python -m studies.ensembles members --out ens               # Figure 5.4
 
 All methods take one shared network by data and seed, and are compared at the same number of networks whose predictions
 they ask for. Every number of a row is read from the folders of `initio ensemble` and `initio attack`.
@@ -23,6 +24,7 @@ import numpy as np
 
 import initio
 from initio.analysis.ensembles import EstimateAgreement
+from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.estimates import SIZES, estimates
 from initio.runs.folder import RunFolder
@@ -32,9 +34,11 @@ from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, 
 IMAGES, SIDE = 4000, 16  # of each data set, half of its pixels a side
 SUPERNET = {"epochs": 15, "posterior_updates": 500}
 MEMBERS = {"channels": 8, "cells": 1, "epochs": 4, "size": 3}
+DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
 ATTACKS, ATTACKED = ("fgsm", "pgd", "cw", "autoattack"), 30
-DATA = ("cifar10", "cifar100")
+DATA = ("cifar10", "cifar100", "digits")
+COLOURS = DATA[:2]
 MOST_SEEDS = 20  # that are looked for
 ROWS: dict[str, dict[str, Any]] = {
     "NESBS (SVGD-RD)": {"method": "nesbs", "sampling": "svgd", "candidates": NETWORKS // 3},
@@ -56,7 +60,9 @@ BEST_RESPONSE = ("NESBS (SVGD-RD)", "NESBS (MC)")  # Table 5.7, on CIFAR-10
 
 
 def prepared(folder: Path, name: str, out: Path) -> str:
-    """The same images of each class, halved twice in area, as a file."""
+    """The same number of images of each class, at half of their side, as a file; digits are as they are."""
+    if name not in COLOURS:
+        return name
     path = out / "data" / f"{name}-{IMAGES}.npz"
     if not path.is_file():
         with np.load(folder / f"{name}_sub10k.npz") as found:
@@ -88,7 +94,7 @@ def run(source: Path, out: Path, asked: Sequence[str], seeds: int) -> None:
                 _made(path, folder_of(out, data, seed, row), shared, seed, settings)
     for seed in range(seeds):
         for data in asked:
-            for row in DEFENDED:
+            for row in DEFENDED * (data in COLOURS):
                 _attacked(folder_of(out, data, seed, row), seed)
             if data == DATA[0]:
                 path = prepared(source, data, out)
@@ -107,9 +113,10 @@ def _attacked(folder: Path, seed: int) -> None:
 def _shared(path: str, out: Path, data: str, seed: int, posterior: str) -> Path:
     folder, began = out / f"{data}-{seed}" / posterior, time.process_time()
     if not (folder.is_dir() and RunFolder(folder).finished):
+        settings = {"digits": DIGITS}.get(data, SUPERNET)
         initio.search(
             "nb201", "nesbs", path, seed=seed, folder=folder, resume=True, channels=8, cells=1, posterior=posterior,
-            **SUPERNET,
+            **settings,
         )  # fmt: skip
         _spent(folder, began)
     return folder
@@ -119,9 +126,8 @@ def _made(path: str, folder: Path, shared: Path, seed: int, settings: dict[str, 
     if (folder / "result.json").is_file():
         return
     began = time.process_time()
-    found = initio.ensemble(
-        "nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **MEMBERS, **settings
-    )
+    asked = {"prior": "uniform", **{"digits": {"size": 3}}.get(path, MEMBERS), **settings}
+    found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **asked)
     _spent(folder, began)
     print(f"{folder.parent.name} {folder.name}: error {found.outcome.judgement.error:.2f} %", flush=True)
 
@@ -141,8 +147,12 @@ def _finished(out: Path, data: str, row: str) -> list[Path]:
     return [folder for folder in folders if (folder / "result.json").is_file()]
 
 
-def _seconds(folder: Path) -> float:
-    return float(json.loads((folder / "cost.json").read_text())["seconds"])
+def _seconds(folders: Sequence[Path]) -> str:
+    """What these took of one core in the mean, where that was measured."""
+    paths = [folder / "cost.json" for folder in folders if (folder / "cost.json").is_file()]
+    if not paths:
+        return ""
+    return f"{np.mean([json.loads(path.read_text())['seconds'] for path in paths]):.0f}"
 
 
 def _with_error(values: Sequence[float], digits: int = 2) -> str:
@@ -186,7 +196,6 @@ def _errors(out: Path, data: str) -> str:
             name: [np.mean([c.error for c in e.outcome.corrupted if c.corruption == name]) for _, e in found]
             for name in ("noise", "blur", "contrast")
         }
-        shared = [_seconds(folder.parent / "post-training") for folder, _ in found]
         rows.append(
             [
                 row, str(len(found)), _with_error([one.error for one in judged]),
@@ -194,33 +203,36 @@ def _errors(out: Path, data: str) -> str:
                 _with_error([100 * one.calibration_error for one in wholes]),
                 _with_error([one.brier for one in wholes], 3),
                 *(_with_error([float(value) for value in values]) for values in corrupted.values()),
-                f"{np.mean(shared):.0f}", f"{np.mean([_seconds(folder) for folder, _ in found]):.0f}",
+                _seconds([folder.parent / "post-training" for folder, _ in found]),
+                _seconds([folder for folder, _ in found]),
             ]
         )  # fmt: skip
         if row == "DeepEns (mode)":
             single = [one.singles[0] for one in judged]
     if single:
         rows.append(["the mode alone", str(len(single)), _with_error(single), *[""] * (len(rows[0]) - 3)])
-    return f"{data} (Tables 5.1 and 5.2)\n\n{_table(rows)}"
+    return f"{data} (Tables 5.1 and 5.2)\n\n{_table(rows)}" if len(rows) > 1 else ""
 
 
 def _singles(out: Path) -> str:
     """Table 5.5: ATE, PPD, and the oracle's error."""
-    rows = [["method", *(f"{data} {name} %" for data in DATA for name in ("ATE", "PPD", "oracle"))]]
+    there = [data for data in DATA if any(_finished(out, data, row) for row in ROWS)]
+    rows = [["method", *(f"{data} {name} %" for data in there for name in ("ATE", "PPD", "oracle"))]]
     for row in ROWS:
         cells = []
-        for data in DATA:
+        for data in there:
             judged = [initio.load_ensemble(folder).outcome.judgement for folder in _finished(out, data, row)]
             for name in ("ate", "ppd", "oracle"):
                 cells.append(_with_error([getattr(one, name) for one in judged]) if judged else "")
-        rows.append([row, *cells])
+        if any(cells):
+            rows.append([row, *cells])
     return f"Table 5.5\n\n{_table(rows)}"
 
 
 def _defence(out: Path) -> str:
     """Table 5.4: accuracy of the attacked member, and of all members on what fooled it."""
     rows = [["data", "method", *(f"{attack} {side} %" for attack in ATTACKS for side in ("attack", "defence"))]]
-    for data in DATA:
+    for data in COLOURS:
         for row in DEFENDED:
             found = [folder / "attacks.json" for folder in _finished(out, data, row)]
             told = [json.loads(path.read_text()) for path in found if path.is_file()]
@@ -321,10 +333,11 @@ DELTAS = (-2.0, -1.0, 0.0, 1.0)
 
 
 def figures(out: Path, pictures: Path) -> None:
-    """Figures 5.3 to 5.7 on CIFAR-10, from finished runs."""
+    """Figures 5.3 and 5.5 to 5.7 on CIFAR-10, from finished runs of the shared network."""
     from initio.report.surfaces import save_lines
 
-    runs = [run for seed in range(MOST_SEEDS) if RunFolder(run := out / f"{DATA[0]}-{seed}" / "post-training").finished]
+    found = (out / f"{DATA[0]}-{seed}" / "post-training" for seed in range(MOST_SEEDS))
+    runs = [run for run in found if run.is_dir() and RunFolder(run).finished]
     judges = [_Judge(run) for run in runs]
     seeds = range(len(judges))
 
@@ -334,8 +347,11 @@ def figures(out: Path, pictures: Path) -> None:
 
     def sampled(sampling: Any, temperature: float) -> Callable[[_Judge, int, int], Sequence[Architecture]]:
         def choose(judge: _Judge, seed: int, k: int) -> Sequence[Architecture]:
-            rng = np.random.default_rng((seed, k))
-            return nesbs(judge.posterior(temperature), judge.held, 3, BUDGETS[k] // 3, rng, sampling)[0].members
+            posterior, rng = judge.posterior(temperature), np.random.default_rng((seed, k))
+            try:
+                return nesbs(posterior, judge.held, 3, BUDGETS[k] // 3, rng, sampling)[0].members
+            except InputError:  # no draw has three different networks
+                return (posterior.mode,)
 
         return choose
 
@@ -367,7 +383,6 @@ def figures(out: Path, pictures: Path) -> None:
         for line, (x, y) in points.items():
             print(f"Figure {name} {line}: " + ", ".join(f"{a:g}: {b:.1f} %" for a, b in zip(x, y, strict=True)))
     _discrepancy(out)
-    _spread(out, pictures / "ensembles-5-4.svg")
 
 
 def _discrepancy(out: Path) -> None:
@@ -388,7 +403,7 @@ def _discrepancy(out: Path) -> None:
             print(f"Figure 5.5 {kind}: mode {mode} %, best of {NETWORKS} random {best} %, gap {gap}")
 
 
-def _spread(out: Path, path: Path) -> None:
+def members(out: Path, path: Path) -> None:
     """Figure 5.4: errors of members, and their predictions in two dimensions by t-SNE."""
     from matplotlib.figure import Figure
     from sklearn.manifold import TSNE
@@ -424,7 +439,7 @@ def _predictions(out: Path) -> Iterator[tuple[str, Path, np.ndarray]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "page", "figures"))
+    parser.add_argument("what", choices=("run", "page", "figures", "members"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with cifar10_sub10k.npz")
     parser.add_argument("--out", type=Path, required=True, help="folder of all runs")
     parser.add_argument("--pictures", type=Path, default=Path("docs/results"))
@@ -435,6 +450,8 @@ def main() -> None:
         run(asked.data, asked.out, asked.only, asked.seeds)
     elif asked.what == "page":
         print(page(asked.out))
+    elif asked.what == "members":
+        members(asked.out, asked.pictures / "ensembles-5-4.svg")
     else:
         figures(asked.out, asked.pictures)
 

@@ -19,17 +19,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 
 import initio
+from initio.analysis.correlation import spearman
 from initio.analysis.topology import shape, shapes
 from initio.analysis.variants import VariantKind, adapted, variants
 from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture
+from initio.report.cells import Cell, drawn
 from initio.report.surfaces import Surface, save_lines, save_surfaces
 from initio.runs.convergence import ConvergenceCurve, convergence
 from initio.runs.landscape import LandscapeResult, landscape, surfaces_of
-from initio.spaces import DARTS, parse
+from initio.spaces import DARTS, NB101, NB201, parse
 from initio.spaces.zoo import ZOO_SPACE
+from initio.tables.compact import Arrays
+from initio.tables.nb101 import NB101Rows
 from initio.tables.nb301 import EPOCHS, Surrogate
 
 TABLE_4_1 = {"nasnet": (4.29, 4.32), "amoebanet": (3.60, 3.60), "enas": (4.32, 4.32), "darts_v2": (3.83, 3.90),
@@ -93,6 +98,11 @@ def tables(options: argparse.Namespace) -> None:
         printed = f" ({TABLE_4_3.get(name, '-')})"
         added = f"{millions(wide) - millions(arch):.3f} ({after - before:.2f})"
         print(f"| {name} | {its} | {wider} | {millions(arch):.3f}{printed} | {added} |")
+    print("\nTable 4.2: width and depth of 13 random wirings\n")
+    print("| cell | " + " | ".join(f"C{number}" for number in range(1, N + 1)) + " |\n" + "|---" * (N + 1) + "|")
+    for name in TABLE_4_3:
+        original, *others = variants(ZOO_SPACE, ZOO_SPACE.parse(name), N)
+        print(f"| {name} ({original.shape}) | {' | '.join(str(one.shape) for one in others)} |")
     surrogate = Surrogate(options.data / "nb301_surrogate_yahpo_v1.npz")
 
     def predicted(archs: list[Architecture]) -> np.ndarray:
@@ -100,7 +110,7 @@ def tables(options: argparse.Namespace) -> None:
 
     for name in PREDICTED:
         arch = parse(name)
-        found = variants(DARTS, arch, 13)
+        found = variants(DARTS, arch, N)
         rows = [one.architecture for one in found]
         accuracies = predicted([*rows, adapted(DARTS, arch)])
         print(f"\n{name}: predicted accuracy of C0 to C13 and of the adapted cell, %\n")
@@ -114,8 +124,81 @@ def tables(options: argparse.Namespace) -> None:
         print(f"\nmean over 150 random wirings by width: {means}; Pearson {np.corrcoef(widths, values)[0, 1]:.2f}")
 
 
+# --- published trainings ----------------------------------------------------------------------------------------------
+
+
 def published(options: argparse.Namespace) -> None:
-    """To be written."""
+    """Do wide cells learn faster, and do they end higher? Rank correlations of width and depth with accuracies.
+
+    Among all cells, and among those with the same operations, as many arrows and as many parameters.
+    """
+    print(
+        "| benchmark | accuracy | cells | width ρ | depth ρ | alike but for connections: groups | width ρ | depth ρ |"
+    )
+    print("|---" * 8 + "|")
+    for name, cells, sizes, accuracies in (nb101_cells(options.data), nb201_cells(options.data)):
+        seen = [shape(cell) for cell in cells]
+        width, depth = (np.array([getattr(one, what) for one in seen]) for what in ("width", "depth"))
+        words = [f"{operations_of(cell)} {size}" for cell, size in zip(cells, sizes, strict=True)]
+        numbers = np.unique(np.array(words), return_inverse=True)[1]
+        for label, values in accuracies.items():
+            ok = np.isfinite(values) & (depth > 0)
+            columns = [np.stack([values, width, depth])[:, ok], numbers[ok]]
+            everywhere = [f"{spearman(columns[0][0], column):.2f}" for column in columns[0][1:]]
+            inside, count = within(*columns)
+            print(
+                f"| {name} | {label} | {ok.sum():,} | {' | '.join(everywhere)} "
+                f"| {count:,} | {' | '.join(f'{rho:.2f}' for rho in inside)} |"
+            )
+
+
+def nb101_cells(folder: Path) -> tuple[str, list[Cell], np.ndarray, dict[str, np.ndarray]]:
+    """Cells of NAS-Bench-101 with accuracies after four lengths of training, one trial each, and the test's."""
+    rows = NB101Rows.of(Arrays.read(folder / "nb101.npz"))
+    short = np.load(folder / "nb101_multifidelity_30k.npz", allow_pickle=False)
+    wanted = np.zeros(len(rows), dtype=bool)
+    wanted[short["row"]] = True
+    archs, place = rows.members(wanted)
+    order = np.argsort(short["row"])
+    assert np.array_equal(short["row"][order], place)
+    found = {f"validation, {epochs} epochs": short[f"val_acc_{epochs}"][order] for epochs in (4, 12, 36, 108)}
+    whole = np.load(folder / "nb101.npz", allow_pickle=False)
+    found["test, 108 epochs"] = whole["test_acc_108"][place]
+    return "nb101", [NB101.cells(arch)[0] for arch in archs], whole["params"][place], found
+
+
+def nb201_cells(folder: Path) -> tuple[str, list[Cell], np.ndarray, dict[str, np.ndarray]]:
+    """All cells of NAS-Bench-201 on CIFAR-10: after 12 epochs, and after 200."""
+    table = np.load(folder / "nb201_tss.npz", allow_pickle=False)
+    options = [decision.options for decision in NB201.decisions]
+    names = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")  # as the table counts them
+    archs = [
+        NB201.architecture(*(choice.index(names[op]) for choice, op in zip(options, row, strict=True)))
+        for row in table["ops"]
+    ]
+    keys = {"validation, 12 epochs": "val12_c10", "validation, 200 epochs": "val_c10_nats"}
+    keys["test, 200 epochs"] = "test_c10_nb201"
+    found = {label: table[key] for label, key in keys.items()}
+    return "nb201", [NB201.cells(arch)[0] for arch in archs], table["params_c10"], found
+
+
+def operations_of(cell: Cell) -> tuple[str, ...]:
+    """All that a cell is made of, whatever its connections: operations on nodes and arrows, and how many arrows."""
+    arrows = drawn(cell)
+    return (str(len(arrows)), *sorted(cell.nodes), *sorted(edge.label for edge in arrows))
+
+
+def within(columns: np.ndarray, groups: np.ndarray, least: int = 5) -> tuple[list[float], int]:
+    """Spearman's correlation of the first column with the others inside groups of `least` or more, pooled."""
+    ranks, count = [], 0
+    order = np.argsort(groups, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        if len(members) >= least:
+            centred = rankdata(columns[:, members], axis=1) - (len(members) + 1) / 2
+            ranks.append(centred / len(members))
+            count += 1
+    table = np.corrcoef(np.concatenate(ranks, axis=1))
+    return table[0, 1:].tolist(), count
 
 
 # --- convergence ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from initio.runs.pages import report
 from initio.runs.subjects import read_folder, read_store
 from initio.scores.store import Store
 
+ROOT = Path(__file__).parent.parent
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -255,3 +259,35 @@ def test_the_policy_stops_a_script_that_got_in(browser, run, tmp_path):
     reader = Reader(browser, broken)
     assert reader.page.title() != "taken"
     assert any("Content Security Policy" in complaint for complaint in reader.complaints)
+
+
+# --- the site ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The documentation as `make site` builds it."""
+    pytest.importorskip("mkdocs", reason="no test of the site: mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    asked = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    told = subprocess.run(
+        asked, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    return folder
+
+
+@pytest.mark.parametrize("window", [{}, {"color_scheme": "dark"}, PHONE], ids=["desk", "dark", "phone"])
+def test_the_site_is_readable_and_searchable_without_a_server(browser, site, window):
+    page = browser.new_context(**window).new_page()
+    complaints, asked = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "understanding.html").as_uri())
+    widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1]
+    page.keyboard.press("f")
+    page.keyboard.type("near-convex")
+    page.wait_for_selector(".md-search-result__item", state="attached")
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "about:"))] == []

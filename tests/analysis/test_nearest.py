@@ -11,6 +11,9 @@ def test_every_published_cell_is_nearest_to_itself() -> None:
         found = nearest(ZOO_SPACE, ZOO_SPACE.from_genotype(genotype))
         assert found is not None
         assert (found.name, found.agreement) == (name, 1.0)
+        assert found.then is not None
+        assert found.then.agreement < 1
+        assert str(found).startswith(f"{name} itself; then {found.then.name}, ")
 
 
 def test_the_order_of_nodes_does_not_matter() -> None:

@@ -26,6 +26,7 @@ from initio.report.page import DataTable, LineChart
 from initio.runs import ensemble as ensemble_verb
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
+from initio.runs.ensembles import EnsembleFolder, EnsemblePlan
 from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
@@ -34,7 +35,7 @@ from initio.training import TrainedEpoch
 
 ASKED = {
     "size": 2, "candidates": 7, "supernet_epochs": 2, "posterior_epochs": 2, "posterior_updates": 4, "samples": 80,
-    "epochs": 2, "channels": 2, "cells": 1,
+    "epochs": 2, "channels": 2, "cells": 1, "prior": "uniform",
 }  # fmt: skip
 
 
@@ -142,7 +143,15 @@ def test_a_member_that_diverged_is_left_out_and_one_alone_is_no_ensemble(made: P
 
 def test_the_others_go_on_without_one_that_diverged(made: Path, tmp_path: Path) -> None:
     folder = tmp_path / "e"
-    asked = {"size": 3, "epochs": 1, "channels": 2, "cells": 1, "method": "deep", "shared": str(made / "search")}
+    asked = {
+        "size": 3,
+        "epochs": 1,
+        "channels": 2,
+        "cells": 1,
+        "prior": "uniform",
+        "method": "deep",
+        "shared": str(made / "search"),
+    }
     whole = initio.ensemble("nb201", "digits", folder=folder, **asked)
     answers = predictions(folder)
     (folder / "result.json").unlink()
@@ -221,6 +230,13 @@ def test_the_command(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("samples", "batch"), [(1437, 32), (60, 16), (50_000, 128)])
+def test_small_data_have_small_batches(samples: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_verb, "load_parts", lambda _: (range(samples), None, ""))
+    work = ensemble_verb._EnsembleWork(EnsembleFolder(Path("e")), EnsemblePlan("nb201", "digits"), 1, print)
+    assert work._batch() == batch
+
+
 def test_a_class_that_the_choice_never_sees_is_named(tmp_path: Path) -> None:
     labels = np.repeat([0, 1, 2], [30, 30, 1])
     images = np.random.default_rng(0).integers(0, 256, size=(61, 8, 8, 1), dtype=np.uint8)
@@ -264,13 +280,16 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("method", ["nes-rs", "nes-re", "random", "deep", "droppath"])
 def test_other_methods_share_the_network(method: str, made: Path, tmp_path: Path) -> None:
-    asked = {"size": 2, "candidates": 6, "epochs": 1, "channels": 2, "cells": 1, "method": method}
+    asked = {"size": 2, "candidates": 6, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": method}
     found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     assert not (tmp_path / "e" / "search").exists()
     assert predictions(tmp_path / "e").shape[0] == 2
     assert len(found.members) == {"droppath": 1}.get(method, 2)
     assert {each.corruption for each in found.outcome.corrupted} == {"noise", "blur", "contrast"}
     assert found.choice.marginals == initio.load_ensemble(made).choice.marginals
+    members = sections(read_folder(tmp_path / "e"))[0].blocks[0]
+    assert isinstance(members, DataTable)
+    assert members.length == 3
 
 
 def test_workers_change_nothing(made: Path, tmp_path: Path) -> None:
@@ -279,18 +298,32 @@ def test_workers_change_nothing(made: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(predictions(tmp_path / "e"), predictions(made))
 
 
-def test_a_ranking_as_prior_moves_the_posterior(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ensemble_verb, "RANKED", 12)
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_ranking_as_prior_moves_the_posterior(
+    measured: bool, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if measured:  # as where no scores of the space come with Initio
+        monkeypatch.setattr(ensemble_verb, "shipped", dict)
+        monkeypatch.setattr(ensemble_verb, "RANKED", 12)
     asked = {"size": 2, "candidates": 7, "epochs": 1, "channels": 2, "cells": 1, "prior": "ranking"}
     found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     assert len(found.choice.prior) == 30
+    assert (tmp_path / "e" / "scores.db").is_file() == measured
     assert found.choice.marginals != initio.load_ensemble(made).choice.marginals
     logits = np.array(found.choice.prior[:5]) + np.log(initio.load_ensemble(made).choice.marginals[0])
     np.testing.assert_allclose(found.choice.marginals[0], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)
 
 
 def test_dropped_paths_answer_at_random(made: Path, tmp_path: Path) -> None:
-    asked = {"size": 3, "epochs": 1, "channels": 2, "cells": 1, "method": "droppath", "drop_path": 0.5}
+    asked = {
+        "size": 3,
+        "epochs": 1,
+        "channels": 2,
+        "cells": 1,
+        "prior": "uniform",
+        "method": "droppath",
+        "drop_path": 0.5,
+    }
     found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     first, second, _ = predictions(tmp_path / "e")
     assert (first != second).any()
@@ -317,7 +350,7 @@ def test_another_problems_network_is_not_shared(made: Path, tmp_path: Path) -> N
 def test_estimates_are_compared_with_trained_networks(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"size": 2, "candidates": 4, "epochs": 1, "channels": 2, "cells": 1, "method": "random"}
+    asked = {"size": 2, "candidates": 4, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": "random"}
     other = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     assert main(["study", "estimates", str(made), str(other.folder), "--sizes", "1", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -112,8 +112,8 @@ def test_a_landscape_shows_its_surfaces_its_line_and_its_training(tmp_path):
     assert deviation.values[1][1] == pytest.approx(found.numbers.variance**0.5)
     line = blocks(subject, LineChart)[0]
     assert line.lines["loss"] == (found.places, found.line)
-    assert blocks(subject, FactList)[0].facts == found.told()
-    assert f"is {found.numbers.center:.3f}, and" in summary(subject)
+    assert {"network": found.notation} | blocks(subject, FactList)[0].facts == found.told()
+    assert f"is {found.numbers.center:.3f} at the centre" in summary(subject)
     assert shlex.split(blocks(subject, Listing)[1].text)[:4] == ["initio", "study", "landscape", found.plan.trained]
     (home / "study/result.json").unlink()
     with pytest.raises(InputError, match="is not finished: ask the same again"):

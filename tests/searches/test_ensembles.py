@@ -91,6 +91,12 @@ def test_a_posterior_that_is_sure_is_a_sentence(estimates: Estimates) -> None:
         nesbs(leaning(200.0), estimates, 3, 5, np.random.default_rng(0), "mc")
 
 
+def test_one_candidate_is_of_different_networks(estimates: Estimates) -> None:
+    [found] = nesbs(leaning(1.0), estimates, 3, 1, np.random.default_rng(0))
+    assert found.delta == 1.0
+    assert len(nesbs(leaning(1.0), estimates, 3, 20, np.random.default_rng(0))) > 7
+
+
 def test_greedy_selection_adds_what_helps_most(estimates: Estimates) -> None:
     [chosen] = nes_rs(NB201, estimates, 2, 8, seed=0)
     pool = list(estimates.known)

@@ -16,25 +16,31 @@ MOST_NODES = 6  # up to which every order of nodes is tried: 720; beyond, the gi
 
 @dataclass(frozen=True)
 class NearestCell:
-    """A published cell, and which share of the connections agrees, from 0 to 1."""
+    """A published cell, and which share of the connections agrees, from 0 to 1; `then` is the next nearest."""
 
     name: str
     agreement: float
+    then: NearestCell | None = None
+
+    def __str__(self) -> str:
+        if self.agreement < 1 or self.then is None:
+            return f"{self.name}, {self.agreement:.0%} of the connections agree"
+        return f"{self.name} itself; then {self.then}"
 
 
 def nearest(space: Space, arch: Architecture) -> NearestCell | None:
     """The published cell that agrees most, the first of equals; None for cells that no paper of the zoo could print.
 
     >>> from initio.spaces import DARTS, parse
-    >>> nearest(DARTS, parse("darts_v2"))
-    NearestCell(name='darts_v2', agreement=1.0)
+    >>> str(nearest(DARTS, parse("darts_v2")))
+    'darts_v2 itself; then darts_v1, 75% of the connections agree'
     """
     if not isinstance(space, GenotypeSpace):
         return None
     mine = space.genotype(arch)
     found = {name: _agreement((mine.normal, mine.reduce), (its.normal, its.reduce)) for name, its in ZOO.items()}
-    best = max(found, key=found.__getitem__)
-    return NearestCell(best, found[best])
+    best, then, *_ = sorted(found, key=found.__getitem__, reverse=True)
+    return NearestCell(best, found[best], NearestCell(then, found[then]))
 
 
 def _agreement(mine: tuple[Pairs, ...], its: tuple[Pairs, ...]) -> float:

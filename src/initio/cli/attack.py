@@ -25,7 +25,7 @@ class AttackCommand:
 
     trained: str
     attack: tuple[str, ...] = ("fgsm", "pgd", "cw")
-    samples: int = 200
+    samples: int = 100
     seed: int = 0
     json: bool = False
 

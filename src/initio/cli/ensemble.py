@@ -34,7 +34,8 @@ class EnsembleCommand:
         method: nesbs samples the posterior, nes-rs adds greedily from a random pool and nes-re from one that evolves,
             random takes the best of random ensembles, deep trains the posterior's mode several times, droppath
             trains it once and lets it answer several times with paths dropped at random.
-        prior: what is likely beforehand: all the same, or what the training-free ranking prefers (hybrid).
+        prior: what is likely beforehand: all the same (uniform, as in the thesis), or what the training-free ranking
+            prefers; auto is the latter where scores of the space come with Initio.
         sampling: of nesbs: svgd keeps members apart (SVGD-RD), mc leaves that to chance.
         delta_by: how svgd finds δ, how far apart: a grid, or bayes for Bayesian optimisation.
         candidates: ensembles that are compared; for nes-rs and nes-re the size of their pools.
@@ -42,7 +43,7 @@ class EnsembleCommand:
         posterior: learn it once the shared weights are trained, or beside them.
         posterior_epochs: passes over the held-out part, for the posterior.
         supernet_epochs: of the shared weights.
-        batch_size: of the shared weights; 128, which data must have.
+        batch_size: of the shared weights; 128, or less where an epoch would have fewer than 30 updates.
         recipe: how members are trained, as docs/training.md lists them.
         epochs: of each member; by default the recipe's.
         channels: width of the members; by default what the recipe trains.
@@ -61,7 +62,7 @@ class EnsembleCommand:
     data: str | None = None
     size: int = 3
     method: Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"] = "nesbs"
-    prior: Literal["uniform", "ranking"] = "uniform"
+    prior: Literal["auto", "uniform", "ranking"] = "auto"
     sampling: Literal["svgd", "mc"] = "svgd"
     delta_by: Literal["grid", "bayes"] = "grid"
     candidates: int = 50
@@ -69,7 +70,7 @@ class EnsembleCommand:
     posterior: Literal["post-training", "best-response"] = "post-training"
     posterior_epochs: int = 20
     supernet_epochs: int = 50
-    batch_size: int = 128
+    batch_size: int | None = None
     recipe: str = "quick"
     epochs: int | None = None
     channels: int | None = None
@@ -104,6 +105,8 @@ class EnsembleCommand:
                 leave += OF_SEARCH
             asked = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in leave}
             asked["shared"] = self.shared or ""
+            if self.batch_size is None:
+                asked.pop("batch_size", None)
             work = partial(ensemble, self.space, self.data, folder=folder, **asked)
         try:
             with SolveReporter() as told:

@@ -65,7 +65,7 @@ def page(found: Explanation) -> str:
     space = get_space(found.architecture.space)
     facts = {"architecture": found.notation, "space": f"{space.name}: {space.title}"}
     if found.nearest is not None:
-        facts["nearest published"] = f"{found.nearest.name}, {found.nearest.agreement:.0%} of the connections agree"
+        facts["nearest published"] = str(found.nearest)
     facts |= {f"{cell.name}: width, depth": shown(cell) for cell in found.cells}
     facts["published network"] = f"{found.parameters:,} parameters, {found.flops:,} FLOPs"
     if found.method is not None:

@@ -87,7 +87,7 @@ def attack(
     target: Ensemble | TrainedModel | str | Path,
     attacks: Sequence[str] = ("fgsm", "pgd", "cw"),
     *,
-    samples: int = 200,
+    samples: int = 100,
     seed: int = 0,
     save: bool = True,
     on_round: OnRound = lambda task, done, total: None,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initio.analysis.ensembles import CorruptedErrors, judge_ensemble
+from initio.data import Noise
 from initio.data.draw import generator
-from initio.data.sources import located, same_source
+from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
 from initio.files import fresh_folder, whole_file, write_text
 from initio.records import Architecture, to_json
@@ -37,6 +38,7 @@ from initio.runs.rank import rank
 from initio.runs.search import search
 from initio.runs.sharing import trained_weights
 from initio.runs.train import train
+from initio.scores.store import shipped
 from initio.scores.workers import LostTasksError, in_process, in_workers
 from initio.searches.driver import versions
 from initio.searches.ensembles import (
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from initio.searches.oneshot import SharedTraining
 
 OnEvent = Callable[[Any], None]
+BATCH, LEAST_BATCH = 128, 16  # samples of the shared weights' updates: those of the paper, and the fewest
+UPDATES = 30  # in an epoch of the shared weights, at least, unless batches would be too small
+LEARNED = 0.7  # share of the data that the shared weights learn from
 RANKED = 200  # random architectures whose training-free ranking is a prior
 PASSES, CORRUPTED = 70_301, 70_302  # streams of dropped paths, and of the samples that are corrupted
 MOST_CORRUPTED = 1000  # of these samples
@@ -162,20 +167,26 @@ class _EnsembleWork:
             return
         self.tell("stage 1 of 4: shared weights, then the posterior over architectures")
         plan = self.plan
-        settings: dict[str, Any] = dict(plan.settings)
+        settings: dict[str, Any] = {"batch_size": self._batch(), **plan.settings}
         search(
             plan.space, "nesbs", plan.data, seed=plan.seed, epochs=plan.supernet_epochs, folder=self.kept.search,
             resume=True, on_step=self.tell, on_progress=self.tell, **settings,
         )  # fmt: skip
+
+    def _batch(self) -> int:
+        """That of the paper, or one with which small data make enough updates in an epoch."""
+        learned, _, _ = load_parts(self.plan.data)
+        if isinstance(learned, Noise):  # which the search will refuse
+            return BATCH
+        largest = max(LEAST_BATCH, int(LEARNED * len(learned) / UPDATES))
+        return min(BATCH, 1 << (largest.bit_length() - 1))
 
     def _choose(self) -> None:
         """The members, by their estimated loss."""
         plan, began = self.plan, time.perf_counter()
         self.tell(f"stage 2 of 4: {plan.size} members by {plan.method}")
         _, at = trained_weights(self._run)
-        prior: tuple[float, ...] = ()
-        if plan.prior == "ranking":
-            prior = self._ranked(at)
+        prior = self._prior(at)
         posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature, prior)
         labels = np.concatenate([y.numpy() for _, y in at.examples.validate()])
         estimates = Estimates(at.space, partial(inherited, at), labels)
@@ -192,13 +203,19 @@ class _EnsembleWork:
         _draw(posterior, self.kept.folder / "posterior.png")
         write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
 
-    def _ranked(self, at: SharedTraining) -> tuple[float, ...]:
-        """The prior that a training-free ranking gives."""
-        plan = self.plan
-        found = rank(
-            at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
-            store=self.kept.folder / "scores.db",
-        )  # fmt: skip
+    def _prior(self, at: SharedTraining) -> tuple[float, ...]:
+        """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform."""
+        plan, name = self.plan, f"{at.space.name}-ranking"
+        known = name in shipped()
+        if plan.prior == "uniform" or (plan.prior == "auto" and not known):
+            return ()
+        if known:
+            found = rank(name)
+        else:
+            found = rank(
+                at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
+                store=self.kept.folder / "scores.db",
+            )  # fmt: skip
         return prior_of(at.space, found.table.architectures, found.ranking.values)
 
     def _compared(self, posterior: ArchitecturePosterior, estimates: Estimates) -> list[Candidate]:

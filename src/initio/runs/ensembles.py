@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from initio.networks.attacks import Bounds
 
 Method = Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"]
-Prior = Literal["uniform", "ranking"]
+Prior = Literal["auto", "uniform", "ranking"]
 LEAST = 2  # members
 
 
@@ -56,8 +56,8 @@ class EnsemblePlan:
         method: who chooses them: nesbs samples the posterior, nes-rs adds greedily from a random pool and nes-re from
             one that evolves, random takes the best of random ensembles, deep trains the posterior's mode so many
             times, droppath trains it once and lets it answer so many times with paths dropped at random.
-        prior: what is taken to be likely before the data speak: all architectures the same, or those that the
-            training-free ranking of a random pool prefers.
+        prior: what is taken to be likely before the data speak: all architectures the same (uniform), or those that the
+            training-free ranking prefers; auto is the latter where scores of the space come with Initio.
         sampling: of nesbs: svgd (SVGD-RD, with a δ) or mc (Monte Carlo).
         delta_by: how svgd finds its δ: the values of a grid in turn, or by Bayesian optimisation (bayes).
         candidates: ensembles that are compared, and for nes-rs and nes-re the size of their pools.
@@ -77,7 +77,7 @@ class EnsemblePlan:
     data: str
     size: int = 3
     method: Method = "nesbs"
-    prior: Prior = "uniform"
+    prior: Prior = "auto"
     sampling: Sampling = "svgd"
     delta_by: DeltaBy = "grid"
     candidates: int = 50
@@ -241,6 +241,18 @@ class Ensemble:
         """Its trained networks."""
         kept = EnsembleFolder(self.folder)
         return [load_model(kept.member(number)) for number in self.outcome.members]
+
+    @property
+    def searched(self) -> Path:
+        """The folder of the run of `nesbs`, its own or a shared one."""
+        return Path(self.plan.shared or self.folder / "search")
+
+    @property
+    def voices(self) -> list[str]:
+        """Names of those whose probabilities are averaged: the members' numbers, or the passes of droppath."""
+        if self.plan.method == "droppath":
+            return [f"pass {number}" for number in range(1, self.plan.size + 1)]
+        return [str(number) for number in self.outcome.members]
 
     def build(self) -> nn.Module:
         """One module in evaluation mode, whose outputs are log probabilities."""

@@ -37,10 +37,10 @@ def estimates(folders: Sequence[str | Path], sizes: Sequence[int] = SIZES, *, se
         seed: which are drawn where there are more than 200 of a size.
     """
     found = [load_ensemble(folder) for folder in folders]
-    runs = {str((Path(one.plan.shared) if one.plan.shared else one.folder / "search").resolve()) for one in found}
+    runs = {one.searched.resolve() for one in found}
     if len(runs) != 1:
         raise InputError(f"ensembles of {len(runs)} shared networks: compare those of one, made with --shared")
-    _, at = trained_weights(RunFolder(Path(*runs)))
+    _, at = trained_weights(RunFolder(*runs))
     answers, labels = _trained(found)
     held = np.concatenate([y.numpy() for _, y in at.examples.validate()])
     judged = Estimates(at.space, partial(inherited, at), held)

@@ -281,10 +281,10 @@ def ensemble_section(subject: Subject) -> Section | None:
     found = subject.ensemble
     outcome, choice = found.outcome, found.choice
     members: dict[str, Column] = {
-        "member": [*map(str, outcome.members), "mean of all"],
+        "member": [*found.voices, "mean of all"],
         "error, %": [*outcome.judgement.singles, outcome.judgement.error],
     }
-    blocks: list[PageBlock] = [DataTable("members.csv", members, shown=len(outcome.members) + 1)]
+    blocks: list[PageBlock] = [DataTable("members.csv", members, shown=len(found.voices) + 1)]
     blocks.append(FactList({name: text for name, text in found.told().items() if not name.startswith("member ")}))
     if subject.home is not None and len(choice.marginals) == len(subject.home.relaxation):
         blocks += [Prose("The probability of each option:"), _posterior(subject, choice.marginals)]
@@ -338,7 +338,7 @@ def landscape_section(subject: Subject) -> Section | None:
     if subject.around is None:
         return None
     around, found = subject.around, subject.around.result
-    blocks: list[PageBlock] = [FactList(found.told())]
+    blocks: list[PageBlock] = [FactList({name: text for name, text in found.told().items() if name != "network"})]
     for name, unit, values in (("Loss", "loss", around.loss), ("Gradient deviation", "√g", np.sqrt(around.variance))):
         blocks.append(SurfaceChart(name, unit, around.at.tolist(), values.tolist()))
     if found.line:
@@ -462,14 +462,16 @@ def _convergence_summary(found: ConvergenceResult) -> str:
 
 
 def _landscape_summary(around: Surroundings) -> str:
-    found, numbers = around.result, around.result.numbers
-    first = f"The loss of {found.notation} around its trained weights"
+    numbers = around.result.numbers
+    first = "The loss around the trained weights"
     if numbers.center is None or numbers.sharpness is None:
-        return f"{first} is not finite everywhere. {numbers.undefined} points of the grid have no value."
+        return f"{first} is not finite. {numbers.undefined} points of the grid have no value."
     second = "The surface is near-convex everywhere on the grid"
     if numbers.convex_radius is not None:
         second = f"It is near-convex up to a distance of {numbers.convex_radius:.2f}"
-    return f"{first} is {numbers.center:.3f}, and {numbers.sharpness:.3f} more at half the span. {second}."
+    return (
+        f"{first} is {numbers.center:.3f} at the centre, and {numbers.sharpness:.3f} more at half the span. {second}."
+    )
 
 
 def _search_summary(result: SearchResult) -> str:

@@ -163,7 +163,7 @@ def _ensemble(path: Path) -> Subject:
     found = load_ensemble(path)
     members = dict(zip(found.outcome.members, found.members, strict=True))
     return replace(
-        _search(path / "search"), sort="ensemble", ensemble=found,
+        _search(found.searched), sort="ensemble", ensemble=found,
         shown={f"Member {number}": found.choice.members[number - 1] for number in found.outcome.members},
         networks={f"member {number}": model for number, model in members.items()},
     )  # fmt: skip

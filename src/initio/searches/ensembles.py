@@ -145,7 +145,10 @@ def nesbs(
         drawn = [(tuple(posterior.sample(rng) for _ in range(size)), None) for _ in range(count)]
         found = _judged(drawn, estimates)
     elif delta_by == "grid":
-        deltas = np.resize(np.linspace(LEAST, MOST, GRID), count).tolist()
+        grid = np.linspace(LEAST, MOST, GRID)
+        if count < GRID:
+            grid = np.linspace(MOST, LEAST, count)  # the most different first
+        deltas = np.resize(grid, count).tolist()
         found = _judged(list(zip(posterior.sets(size, deltas, rng), deltas, strict=True)), estimates)
     else:
         found = _by_bayes(posterior, estimates, size, count, rng)

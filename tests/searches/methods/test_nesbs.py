@@ -8,10 +8,11 @@ import torch
 from initio.data import load
 from initio.errors import InputError
 from initio.networks.shared import Blend
+from initio.runs.search import make_search
 from initio.searches import Problem
 from initio.searches.methods.nesbs import Nesbs
 from initio.searches.oneshot import Moment, SharedTraining
-from initio.spaces import NB201, NetworkSettings
+from initio.spaces import NB201, NetworkSettings, get_space
 
 SMALL = NetworkSettings(channels=2, cells=1, shape=(1, 8, 8))
 
@@ -81,3 +82,8 @@ def test_beside_the_weights_it_learns_before_each_update() -> None:
 def test_wrong_settings_are_sentences(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Nesbs(**wrong)  # type: ignore[arg-type]
+
+
+def test_darts_has_half_of_its_channels_mixed() -> None:
+    assert make_search("nesbs", get_space("darts"), {}).partial == 2
+    assert make_search("nesbs", NB201, {}).partial == 1

@@ -188,7 +188,7 @@
       }
       pen.textAlign = "right";
       pen.textBaseline = "middle";
-      for (const value of ticks(this.y, Math.max(2, height / 60))) {
+      for (const value of ticks(this.y, Math.max(3, height / 45))) {
         const at = Math.round(top + (1 - place(this.y, value)) * height) + 0.5;
         pen.beginPath();
         pen.moveTo(left, at);

@@ -8,8 +8,9 @@ not see [NESBS 5.4]. As a search its answer is the posterior's mode; `initio ens
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -33,12 +34,14 @@ class Nesbs(AlphaSearch):
         posterior_updates: of the posterior, at least: small data get more passes, since Adam's step is 0.01 however few
             there are. On CIFAR, 20 passes are 2,360 updates.
         tau: temperature of the Gumbel-softmax by which it learns.
+        parts: K of partial channels [NESBS 5.3.2]: options see one K-th of them, the others pass by; 2 in darts.
     """
 
     posterior: When = "post-training"
     posterior_epochs: int = 20
     posterior_updates: int = 1000
     tau: float = 1.0
+    parts: int = 1
     lr: float = 0.1
     lr_end: float = 0.0
     held_out: float = 0.3
@@ -49,15 +52,21 @@ class Nesbs(AlphaSearch):
 
     name: ClassVar[str] = "nesbs"
     usual_batch: ClassVar[int] = 128
+    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {"darts": {"parts": 2}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "tau")
-        at_least(self, posterior_epochs=1, posterior_updates=1)
+        at_least(self, posterior_epochs=1, posterior_updates=1, parts=1)
         if self.posterior not in get_args(When):
             raise InputError(f"posterior must be {' or '.join(get_args(When))}, not {self.posterior!r}")
         if self.held_out == 0:
             raise InputError("the posterior learns from data that the weights do not see: let held_out be above 0")
+
+    @property
+    def partial(self) -> int:
+        """K."""
+        return self.parts
 
     def draw(self, at: SharedTraining, now: Moment) -> Blend:
         """A uniform architecture, or one of the posterior that learns beside the weights."""
