@@ -216,14 +216,16 @@ def _errors(out: Path, data: str) -> str:
 
 def _singles(out: Path) -> str:
     """Table 5.5: ATE, PPD, and the oracle's error."""
-    rows = [["method", *(f"{data} {name} %" for data in DATA for name in ("ATE", "PPD", "oracle"))]]
+    there = [data for data in DATA if any(_finished(out, data, row) for row in ROWS)]
+    rows = [["method", *(f"{data} {name} %" for data in there for name in ("ATE", "PPD", "oracle"))]]
     for row in ROWS:
         cells = []
-        for data in DATA:
+        for data in there:
             judged = [initio.load_ensemble(folder).outcome.judgement for folder in _finished(out, data, row)]
             for name in ("ate", "ppd", "oracle"):
                 cells.append(_with_error([getattr(one, name) for one in judged]) if judged else "")
-        rows.append([row, *cells])
+        if any(cells):
+            rows.append([row, *cells])
     return f"Table 5.5\n\n{_table(rows)}"
 
 
