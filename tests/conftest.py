@@ -11,6 +11,15 @@ settings.register_profile("initio", deadline=None, derandomize=True, suppress_he
 settings.load_profile("initio")
 
 
+def pytest_report_header() -> str:
+    """Says what stores are tested on."""
+    from studies.servers import postgres_programs
+
+    if (found := postgres_programs()) is None:
+        return "stores: SQLite alone, as PostgreSQL is not installed"
+    return f"stores: SQLite, and PostgreSQL in {found}"
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds the trainings of another one, or leaves any to the user."""

@@ -20,11 +20,10 @@ import torch
 import initio
 from initio import Architecture, Batch, NetworkSettings, noise
 from initio.cli import main
+from initio.executors import LostTasksError, Processes
 from initio.metrics import METRICS, Options
-from initio.scores import pool
 from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
-from initio.scores.workers import LostTasksError
 from initio.spaces import NB201, Space
 from studies.faults import SMALL, command, count, workers_of
 
@@ -72,13 +71,13 @@ def test_kill_main_then_resume(tmp_path: Path) -> None:
 def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tests/scores/test_workers.py kills real workers."""
+    """tests/executors/test_executors.py kills real workers."""
 
-    def lose_the_second(work: Callable[[object], object], tasks: Sequence[object], workers: int) -> Iterator[object]:
-        yield from ((0, work(task)) for number, task in enumerate(tasks) if number != 1)
+    def lose_the_second(_: Processes, work: Callable[[object], object], tasks: Sequence[object]) -> Iterator[object]:
+        yield from ((number, work(task)) for number, task in enumerate(tasks) if number != 1)
         raise LostTasksError([1])
 
-    monkeypatch.setattr(pool, "in_workers", lose_the_second)
+    monkeypatch.setattr(Processes, "_answers", lose_the_second)
     archs = sample(NB201, 3, seed=0)
     sentence = f"^1 of 3 networks .* died of each 3 times: .*{re.escape(NB201.format(NB201.canonical(archs[1])))}"
     with Store(tmp_path / "s.db") as store:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from initio.data import Dataset
-from initio.errors import Deadline, InputError, OutOfTimeError
+from initio.errors import Deadline, OutOfTimeError
+from initio.executors import Processes, executor_for
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
@@ -21,7 +22,7 @@ def test_the_number_of_workers_changes_no_answer(digits: Dataset, tmp_path: Path
     task, values = asking(MLP, Budget(queries=4)), []
     for workers in (1, 2):
         folder = tmp_path / str(workers)
-        crew = TrainingCrew(training(digits, folder=folder, samples=200), workers)
+        crew = TrainingCrew(training(digits, folder=folder, samples=200), executor_for(workers))
         try:
             result = ask(RandomSearch(), task, crew, seed=0)
         finally:
@@ -34,12 +35,11 @@ def test_the_number_of_workers_changes_no_answer(digits: Dataset, tmp_path: Path
 def test_a_worker_that_dies_is_replaced_by_this_process(digits: Dataset, tmp_path: Path) -> None:
     notes: list[str] = []
     trainer = training(digits, folder=tmp_path, samples=200)
-    crew = TrainingCrew(trainer, 2)
+    crew = TrainingCrew(trainer, Processes(2))
     object.__setattr__(trainer, "on_note", notes.append)
     crew.ahead([Query(PERCEPTRON), Query(OTHER)])
-    crew._submit(crew.waiting.pop(0))
-    crew._executor.submit(os._exit, 1)
-    crew.sent[Query(PERCEPTRON)] = crew._executor.submit(os._exit, 1)
+    crew._session = crew._open.enter_context(Processes(2).open(os._exit))
+    crew.sent[crew.waiting.pop(0)] = crew._session.submit(1)
     assert crew(Query(PERCEPTRON)).value == training(digits, samples=200)(Query(PERCEPTRON)).value
     assert "a worker that trained died" in notes[0]
     assert crew(Query(OTHER)).value is not None
@@ -49,14 +49,9 @@ def test_a_worker_that_dies_is_replaced_by_this_process(digits: Dataset, tmp_pat
 def test_workers_stop_at_the_deadline(digits: Dataset, tmp_path: Path) -> None:
     trainer = training(digits, folder=tmp_path, epochs=10_000)
     object.__setattr__(trainer, "deadline", Deadline.after(8))
-    crew = TrainingCrew(trainer, 2)
+    crew = TrainingCrew(trainer, Processes(2))
     crew.ahead([Query(PERCEPTRON), Query(OTHER)])
     with pytest.raises(OutOfTimeError):
         crew(Query(PERCEPTRON))
     crew.close()
     assert not answers(tmp_path)
-
-
-def test_no_workers_are_refused(digits: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="workers must be at least 1, not 0"):
-        TrainingCrew(training(digits, folder=tmp_path), 0)

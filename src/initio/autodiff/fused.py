@@ -99,6 +99,8 @@ def switched_off() -> Iterator[None]:
 def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
     """The library if it can work on all these tensors, which may be missing."""
     for t in tensors:
+        if t is not None and t.device.type != "cpu":
+            return None
         if t is not None and not (
             t.dtype is torch.float32 and t.ndim == 4 and not t.shape[1] % LANES and t.is_contiguous(memory_format=LAST)
         ):

@@ -168,7 +168,7 @@ class Geometry:
         if not self.stride and _rows(x).shape[1] == 1:  # (a_i·a_j)(δ_i·δ_j): no gradient is formed at all
             a, d = x.reshape(m, -1), delta.reshape(m, -1)
             return (a @ a.T).double() * (d @ d.T).double()
-        K = torch.zeros(m, m, dtype=torch.float64)
+        K = torch.zeros(m, m, dtype=torch.float64, device=x.device)
         for G in self._slices(x, delta, shape, chunk):
             K += _symmetric(G.reshape(m, -1))
         return K

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initio.autodiff import devices
 from initio.errors import InputError
 
 # While a model runs with other tensors, no other thread may look at its own ones: it would take them for the model's.
@@ -51,6 +52,11 @@ class Parts:
             if child is not None:
                 self._walk(child, f"{prefix}{name}.", seen)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is; one without parameters and buffers is on the CPU."""
+        return next((t.device for t in [*self.parameters.values(), *self.buffers]), torch.device("cpu"))
+
     def buffer_copies(self, dtype: torch.dtype) -> dict[int, Tensor]:
         """For `standing_in`: buffers that the running model may write to, numbers in this dtype."""
         out = {}
@@ -65,9 +71,12 @@ class Parts:
         if any(isinstance(module, torch.jit.ScriptModule) for module in self.modules):
             raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
         for t in [*self.parameters.values(), *self.buffers]:
-            if t.device.type != "cpu":
+            if t.device != self.device:
+                raise InputError(f"the model is on {self.device} and on {t.device}: move all of it to one device")
+            if t.device.type not in devices.MEASURED_ON:
                 raise InputError(
-                    f"the model is on the device {t.device}: models are scored on the CPU, so move it there"
+                    f"the model is on the device {t.device}: models are scored on {' or '.join(devices.MEASURED_ON)}, "
+                    f"where sums can be in float64, so move it there"
                 )
         for name, p in self.parameters.items():
             if not p.is_floating_point():

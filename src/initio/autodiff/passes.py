@@ -41,7 +41,7 @@ class _Patterns(_Statistics):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _RELUS:
             signs = (args[0] > 0).reshape(len(args[0]), -1)
-            self.signs.append(np.packbits(signs.numpy(), axis=1))
+            self.signs.append(np.packbits(signs.cpu().numpy(), axis=1))
         return super().__torch_function__(func, types, args, kwargs)
 
 
@@ -81,7 +81,7 @@ def positive_flow(model: nn.Module, shape: tuple[int, ...]) -> tuple[float, dict
     values = {id(own[n]): p for n, p in parameters.items()}
     buffers = parts.buffer_copies(torch.float64)
     values |= {key: b.abs() if b.is_floating_point() else b for key, b in buffers.items()}
-    ones = torch.ones(1, *shape, dtype=torch.float64)
+    ones = torch.ones(1, *shape, dtype=torch.float64, device=parts.device)
     with torch.enable_grad():
         R = _run(parts, values, ones, _WithoutNorm()).sum()
     if not R.requires_grad:
@@ -115,7 +115,8 @@ def outputs_of_redrawn(
     if x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(networks):
-        drawn = {w: torch.randn(values[w].shape, generator=generator, dtype=dtype) * deviation[w] for w in weights}
+        normal = {w: torch.randn(values[w].shape, generator=generator, dtype=dtype) for w in weights}
+        drawn = {w: t.to(parts.device) * deviation[w] for w, t in normal.items()}
         yield _run(parts, values | drawn, x, _Statistics())
 
 

@@ -96,9 +96,10 @@ class Tape:
             return "apart"
         m = len(self.x)
         generator = torch.Generator().manual_seed(0)
-        cotangent = torch.randn(self.f.shape, generator=generator, dtype=self.f.dtype)
+        cotangent = torch.randn(self.f.shape, generator=generator, dtype=self.f.dtype).to(self.f.device)
         half = torch.arange(m) % 2 == 0
         half[m // 2 :] = ~half[m // 2 :] ^ (torch.rand(m - m // 2, generator=generator) < 0.5)
+        half = half.to(self.f.device)
         found: set[Samples] = {self._rows_beside(cotangent, half), self._rows_beside(cotangent, ~half)}
         if "together" in found:
             return "together"
@@ -214,7 +215,7 @@ class Tape:
                 g = torch.autograd.grad(
                     self.f, list(leaves.values()), loss_gradient(self.f), create_graph=True, allow_unused=True
                 )
-                S = torch.zeros((), dtype=self.f.dtype)  # vᵀg, whose gradient is Hv
+                S = torch.zeros((), dtype=self.f.dtype, device=self.f.device)  # vᵀg, whose gradient is Hv
                 for name, t in zip(leaves, g, strict=True):
                     if t is not None and t.requires_grad:
                         S = S + (t * direction[name].detach().to(S.dtype)).sum()
@@ -272,8 +273,12 @@ def _filled(leaves: Mapping[str, Tensor], found: Sequence[Tensor | None]) -> dic
 
 @contextmanager
 def plain_arithmetic() -> Iterator[None]:
-    """Without autocast, under which products of float32 would be rounded to fewer digits."""
-    with torch.autocast("cpu", enabled=False):
+    """Without autocast and TF32, under which products of float32 would be rounded to fewer digits."""
+    with (
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+        torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False),
+    ):
         yield
 
 
@@ -346,7 +351,7 @@ def _record(
             raise NoTangentError(", ".join(sorted(notes.hidden)))
         kinks = [(node, K) for node, K in recorder.patterns if node in reached]
         if recorder.patterns and all(len(K) == len(x) for _, K in kinks):
-            notes.codes = sum((K for _, K in kinks), torch.zeros(len(x), len(x), dtype=torch.float64))
+            notes.codes = sum((K for _, K in kinks), torch.zeros(len(x), len(x), dtype=torch.float64, device=x.device))
         notes.features = [G for node, G in recorder.features if node in reached]
         notes.cells = [run for run in runs if run.target.edge.node in reached]
         if notes.by_row:

@@ -382,7 +382,7 @@ class Recorder(TorchFunctionMode):
             if x.ndim:
                 K = code_matrix(x.unsqueeze(1) if x.ndim == 1 else x)
             else:
-                K = torch.zeros(0, 0)  # no rows
+                K = torch.zeros(0, 0, device=x.device)  # no rows
             self.patterns.append((out.grad_fn, K))
 
 

@@ -59,6 +59,8 @@ class Spill:
     def _pack(self, t: Tensor) -> Tensor | _OnDisk:
         size = t.numel() * t.element_size()
         span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+        if t.device.type != "cpu":  # which takes no memory of the process
+            return t
         if self.held + size <= self.budget or size < 1 << 16 or span != t.numel():
             self.held += size
             return t

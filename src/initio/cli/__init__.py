@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from initio.errors import InputError, did_you_mean, one_line, process_began
 from initio.plugins import look_here
@@ -48,6 +50,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "store": "look into a store of scores, compare two, add or pack",
     "cache": "say where trainings are kept between runs, or forget them",
     "env": "say what Initio runs on: versions, kernels, memory, folders",
+    "completion": "print a script that completes commands and options in your shell",
 }
 
 
@@ -57,8 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
+    words = list(sys.argv[1:] if argv is None else argv)
+    with ExitStack() as stack:
+        if is_typed(words, "--log-json"):
+            stack.enter_context(redirect_stderr(JsonLines(sys.stderr)))
+        return _ended(words, began)
+
+
+def _ended(words: list[str], began: float) -> int:
     try:
-        _run(list(sys.argv[1:] if argv is None else argv), began)
+        _run(words, began)
         sys.stdout.flush()
         return _end("", 0)
     except InputError as error:
@@ -90,7 +101,7 @@ def _run(argv: list[str], began: float) -> None:
 
 
 def _run_command(name: str, argv: list[str], began: float) -> None:
-    from initio.cli.options import is_quiet, parse
+    from initio.cli.options import parse
 
     verbs = load_verbs(name)
     if "" in verbs:
@@ -106,7 +117,7 @@ def _run_command(name: str, argv: list[str], began: float) -> None:
     if command is None:
         return
     with ExitStack() as stack:
-        if is_quiet(argv):
+        if is_typed(argv, "--quiet", "-q"):
             nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(redirect_stderr(nowhere))
             if not getattr(command, "json", False):
@@ -129,7 +140,8 @@ def overview() -> str:
             columns(COMMANDS, indent="  "),
             "",
             "initio COMMAND --help explains the options of a command; --config FILE reads them from TOML,",
-            "--print-config writes them, --quiet leaves out progress and all output but JSON.",
+            "--print-config writes them, --quiet leaves out progress and all output but JSON,",
+            "--log-json writes progress and errors as lines of JSON.",
             "initio --version prints the version.",
         ]
     )
@@ -158,6 +170,44 @@ def all_commands() -> Iterator[tuple[str, type[Any]]]:
     for name in COMMANDS:
         for verb, command in load_verbs(name).items():
             yield f"initio {name} {verb}".rstrip(), command
+
+
+# --- options of all commands ------------------------------------------------------------------------------------------
+
+
+def is_typed(argv: Sequence[str], *names: str) -> bool:
+    """Whether one of these options was typed.
+
+    >>> is_typed(["nb201", "-q"], "--quiet", "-q"), is_typed(["--", "--quiet"], "--quiet")
+    (True, False)
+    """
+    end = [*argv, "--"].index("--")
+    return not set(names).isdisjoint(argv[:end])
+
+
+class JsonLines(io.TextIOBase):
+    """Writes every line as JSON with its time: `{"time": ..., "level": "info", "message": ...}`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.rest = stream, ""
+
+    def write(self, text: str) -> int:
+        """Keeps what is no whole line yet."""
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in filter(str.strip, lines):
+            level = {True: "error", False: "info"}[line.startswith("initio: ")]
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            entry = {"time": now, "level": level, "message": line.removeprefix("initio: ")}
+            self.stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """At once, as a log is read while it is written."""
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        """Of what is behind it."""
+        return self.stream.fileno()
 
 
 # --- output that never fails ------------------------------------------------------------------------------------------

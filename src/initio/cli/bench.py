@@ -52,6 +52,7 @@ class BenchCommand:
         shared_epochs: how long they do; 8, far from what is published.
         size: of their network: small, or published.
         workers: processes.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         out: folder for table.md, runs.csv and curves.svg and .pdf, epochs.svg and .pdf where weights are shared; by
             default one below `runs`.
         json: print JSON instead of a table.
@@ -74,6 +75,7 @@ class BenchCommand:
     shared_epochs: int | None = None
     size: Literal["small", "published"] | None = None
     workers: int = 1
+    cluster: str | None = None
     out: str | None = None
     json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -102,7 +104,7 @@ class BenchCommand:
         with Reporter() as reporter:
             count = reporter.counter("runs", len(searches) * self.seeds)
             outcomes = run_all(
-                setup, searches, range(self.seeds), workers=self.workers, journal=journal,
+                setup, searches, range(self.seeds), workers=self.workers, cluster=self.cluster, journal=journal,
                 on_outcome=lambda outcome: count(f"{outcome.search}: {outcome.validation:.2f}"),
             )  # fmt: skip
         rows = summarise(outcomes)

@@ -37,6 +37,7 @@ def environment() -> dict[str, str]:
     """What decides how fast Initio is here, and in which digit its values may differ from those elsewhere."""
     import torch
 
+    from initio.autodiff.devices import available
     from initio.autodiff.fused import status
 
     torch.set_num_threads(1)  # as the commands that measure do
@@ -44,7 +45,7 @@ def environment() -> dict[str, str]:
     return facts | {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "device": "cpu for scores and searches; initio train --device takes a GPU, too",
+        "device": f"{', '.join(available())}; cpu unless --device names another or auto, which takes the first",
         "kernels": status(),
         "threads": f"one in each process; {os.cpu_count()} processors for --workers",
         "memory": _memory(),

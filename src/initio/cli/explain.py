@@ -30,6 +30,7 @@ class ExplainCommand:
         changes: say what each single change of a decision would do; --no-changes is much faster where it is measured.
         seed: of the pool, the weights and the batch.
         workers: processes that measure.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         store: a file that keeps what is measured, so that the next call with it goes on from there.
         json: print the same as JSON.
     """
@@ -42,6 +43,7 @@ class ExplainCommand:
     changes: bool = True
     seed: int = 0
     workers: int = 1
+    cluster: str | None = None
     store: str | None = None
     json: bool = False
 

@@ -38,7 +38,7 @@ from initio.files import read_text
 EXPECTED = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"}
 METAVARS = {int: "N", float: "X"}
 Files = list[tuple[str, dict[str, Any]]]  # path and values
-RESERVED = ("config", "print_config", "quiet", "help")  # options of every command
+RESERVED = ("config", "print_config", "quiet", "log_json", "help")  # options of every command
 
 
 @dataclass(frozen=True)
@@ -244,6 +244,7 @@ def parser(command: type[Any], *more: type[Any], prog: str = "initio", words: bo
     group.add_argument("--config", action="append", metavar="FILE", help="read options from this TOML file")
     _add(group, Option("print_config", (bool,), False, help="print the options as TOML, and end"))
     group.add_argument("--quiet", "-q", action="store_true", help="no progress, and no output but JSON and errors")
+    group.add_argument("--log-json", action="store_true", help="progress and errors as lines of JSON, with their time")
     group.add_argument("--help", "-h", action="store_true", help="print this text, and end")
     for part in more:
         group = made.add_argument_group(f"options of {_title(part)}")
@@ -297,16 +298,6 @@ def _escaped(text: str) -> str:
 
 
 # --- a command from words and files -----------------------------------------------------------------------------------
-
-
-def is_quiet(argv: Sequence[str]) -> bool:
-    """Whether `--quiet` was typed.
-
-    >>> is_quiet(["nb201", "-q"]), is_quiet(["--", "--quiet"])
-    (True, False)
-    """
-    end = [*argv, "--"].index("--")
-    return not {"--quiet", "-q"}.isdisjoint(argv[:end])
 
 
 def parse(command: type[Any], argv: Sequence[str], prog: str = "initio") -> Any:

@@ -38,6 +38,7 @@ class RankCommand:
         seed: of the random architectures, the batch and the weights.
         repeats: how many initialisations of each network are measured.
         workers: processes that measure, each of one thread.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         store: file that keeps what is measured; the same command again goes on where it stopped.
         top: how many of the best are shown.
         export: also write the scores, the ranking among them, to this .csv or .parquet file.
@@ -57,6 +58,7 @@ class RankCommand:
     seed: int = 0
     repeats: int = 1
     workers: int = 1
+    cluster: str | None = None
     store: str | None = None
     top: int = 10
     export: str | None = None
@@ -78,8 +80,8 @@ class RankCommand:
             found = rank(
                 self.what, self._architectures(), self.data, space=self.space, where=pairs("--where", self.where),
                 labels=self.labels, seed=self.seed, repeats=self.repeats, batch_size=self.batch_size,
-                channels=self.channels, cells=self.cells, workers=self.workers, store=self.store,
-                on_progress=reporter.scoring,
+                channels=self.channels, cells=self.cells, workers=self.workers, cluster=self.cluster,
+                store=self.store, on_progress=reporter.scoring,
             )  # fmt: skip
         if self.export:
             export(Path(self.export), found.space, ranked(found.table))

@@ -43,9 +43,11 @@ class ScoreCommand:
         loss: of the gradient metrics.
         dtype: precision of the network's arithmetic.
         memory: what a process should stay below, as in 600MB; by default there is no limit.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         seed: of the batch and, with the repeat added, of the weights.
         repeats: how many initialisations of each network are scored.
         workers: processes, each of one thread; the values do not depend on it.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         store: what keeps the scores, a file or postgresql://user@host/database; it is made when it is not there.
         export: also write the scores of these architectures to this .csv or .parquet file.
         json: print JSON instead of a table.
@@ -69,11 +71,13 @@ class ScoreCommand:
     parameterisation: Literal["standard", "ntk"] = "standard"
     parameters: Literal["all", "weights"] = "weights"
     loss: Literal["cross_entropy", "mse"] = "cross_entropy"
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     memory: str | None = None
+    device: str = "cpu"
     seed: int = 0
     repeats: int = 1
     workers: int = 1
+    cluster: str | None = None
     store: str = "scores.db"
     export: str | None = None
     json: bool = False
@@ -92,7 +96,9 @@ class ScoreCommand:
             check_export(Path(self.export))
         with Store(self.store) as store:
             with Reporter() as reporter:
-                ended = score_pool(job, architectures, store, workers=self.workers, on_progress=reporter.scoring)
+                ended = score_pool(
+                    job, architectures, store, workers=self.workers, cluster=self.cluster, on_progress=reporter.scoring
+                )
             table, name = pool_table(job, architectures, store), store.name
             if self.export:
                 export(Path(self.export), space, ranked(table))
@@ -131,6 +137,7 @@ class ScoreCommand:
             loss=self.loss,
             dtype=self.dtype,
             memory=byte_count("--memory", self.memory),
+            device=self.device,
         )
         batch = load(self.data).batch(self.batch_size, self.seed, labels=self.labels)
         network = NetworkSettings(

@@ -50,6 +50,7 @@ class SearchCommand:
             many epochs, as in 3; by default every training goes to its end.
         workers: processes that work at once, where a method asks for several trainings or measurements whatever they
             come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
@@ -76,6 +77,7 @@ class SearchCommand:
     budget: str | None = None
     halving: int | None = None
     workers: int | None = None
+    cluster: str | None = None
     cache: bool = True
     out: str | None = None
     resume: str | None = None

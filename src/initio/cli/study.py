@@ -94,6 +94,7 @@ class StudyConvergence:
         accuracy: percent for which the epochs are counted.
         seed: of the variants, the weights and the order of samples.
         workers: trainings at a time.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         out: folder of curves and pictures; by default a new one below `runs`.
         json: print the curves as JSON.
     """
@@ -112,6 +113,7 @@ class StudyConvergence:
     accuracy: float = 50.0
     seed: int = 0
     workers: int = 1
+    cluster: str | None = None
     out: str | None = None
     json: bool = False
 
@@ -125,7 +127,7 @@ class StudyConvergence:
         except ValueError:
             raise InputError(f"--lr takes numbers with commas between them, as 0.0025,0.025, not {self.lr!r}") from None
         folder = _folder(self.out, "convergence", self.architecture, self.seed)
-        same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers")
+        same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers", "cluster")
         asked: dict[str, Any] = {name: getattr(self, name) for name in same}
         asked["only"] = tuple(filter(None, self.only.split(",")))
         with _resumable(folder), TrainReporter() as told:
@@ -171,6 +173,7 @@ class StudyLandscape:
         probes: random vectors for its trace.
         seed: of the training, the directions, the inputs and the probes.
         workers: processes that measure.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         out: folder of pictures and numbers; by default a new one below `runs`.
         json: print the numbers as JSON.
     """
@@ -188,6 +191,7 @@ class StudyLandscape:
     probes: int = 10
     seed: int = 0
     workers: int = 1
+    cluster: str | None = None
     out: str | None = None
     json: bool = False
 

@@ -82,7 +82,7 @@ def cotangents(f: Tensor, y: Tensor, reduction: Reduction) -> list[Tensor]:
         return [torch.ones_like(f)]
     if reduction == "label":
         return [torch.zeros_like(f).scatter_(1, y[:, None], 1.0)]
-    eye = torch.eye(n, dtype=f.dtype)
+    eye = torch.eye(n, dtype=f.dtype, device=f.device)
     return [eye[k].expand(m, n) for k in range(n)]
 
 
@@ -90,7 +90,7 @@ class _Accumulator:
     """Adds up K = Σ_layers G Gᵀ while a backward pass visits the layers."""
 
     def __init__(self, tape: Tape, theta: frozenset[str], parameterisation: Parameterisation, chunk: int) -> None:
-        self.K = torch.zeros(len(tape.x), len(tape.x), dtype=torch.float64)
+        self.K = torch.zeros(len(tape.x), len(tape.x), dtype=torch.float64, device=tape.x.device)
         self.tape, self.theta, self.parameterisation, self.chunk = tape, theta, parameterisation, chunk
         self.waiting: dict[str, Tensor] = {}  # gradients of parameters that are used more than once
 
@@ -170,7 +170,7 @@ def one_by_one(
         return torch.stack(out)
 
     blocks = [range(start, min(m, start + rows)) for start in range(0, m, rows)]
-    K = torch.zeros(m, m, dtype=torch.float64)
+    K = torch.zeros(m, m, dtype=torch.float64, device=tape.x.device)
     for a, block in enumerate(blocks):
         J = jacobian(block)
         for b in range(a, len(blocks)):
@@ -200,14 +200,14 @@ def gram(
         note = slow_note(tape, theta)
         if batch_norm == "coupled":  # without batch norm both are the same, and this is faster
             batch_norm = "frozen"
-    K = torch.zeros(m, m, dtype=torch.float64)
+    K = torch.zeros(m, m, dtype=torch.float64, device=tape.x.device)
     with plain_arithmetic():
         for c in cotangents(tape.f, y, reduction):
             if coupled:
                 K = K + one_by_one(tape, c, "coupled", sorted(theta), parameterisation, chunk)
             else:
                 K = K + layerwise(tape, c, batch_norm, theta, parameterisation, chunk)
-    return Kernel(K.numpy(), float(torch.finfo(tape.f.dtype).eps), note)
+    return Kernel(K.cpu().numpy(), float(torch.finfo(tape.f.dtype).eps), note)
 
 
 def slow_note(tape: Tape, theta: frozenset[str]) -> str:
@@ -243,7 +243,7 @@ def ntk(
     tape = record(model, x, dtype=dtype)
     theta = chosen(tape.parameters, parameters)
     if y is None:
-        y = torch.zeros(len(x), dtype=torch.long)
+        y = torch.zeros(len(x), dtype=torch.long, device=x.device)
     return gram(
         tape, y, reduction=reduction, batch_norm=batch_norm, parameterisation=parameterisation, theta=theta,
         chunk=chunk,
@@ -261,7 +261,7 @@ def _full(
     K = torch.zeros(m, n, m, n, dtype=torch.float64)
     for classes in itertools.combinations(range(n), min(2, n)):  # two at a time: the memory of two batches
         tape = record(model, x.repeat(len(classes), *(1,) * (x.ndim - 1)), dtype=dtype)
-        labels = torch.tensor(classes).repeat_interleave(m)
+        labels = torch.tensor(classes, device=x.device).repeat_interleave(m)
         kernel = gram(
             tape, labels, batch_norm=batch_norm, parameterisation=parameterisation,
             theta=chosen(tape.parameters, parameters), chunk=chunk,
@@ -281,4 +281,4 @@ def _full_coupled(tape: Tape, theta: frozenset[str], parameterisation: Parameter
         only.view(-1)[entry] = 1
         rows.append(_row(tape, only, "coupled", sorted(theta), parameterisation))
     J = torch.stack(rows)
-    return Kernel((J @ J.T).double().numpy(), float(torch.finfo(J.dtype).eps))
+    return Kernel((J @ J.T).double().cpu().numpy(), float(torch.finfo(J.dtype).eps))

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from initio import plugins
+from initio.autodiff.parts import Parts
 from initio.autodiff.record import plain_arithmetic
 from initio.errors import InputError
 from initio.metrics.activations import ACTIVATIONS, tenas
@@ -43,6 +44,9 @@ def get_metric(name: str) -> Metric:
     if not isinstance(found, Metric):
         raise InputError(f"{name} must be an initio.metrics.Metric, not {type(found).__name__}")
     return replace(found, name=name)
+
+
+SMALL_EIGENVALUES = ("kappa", "lambda_min", "lambda_relative", "eigen", "naswot", "nngp")
 
 
 def choose(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
@@ -82,11 +86,29 @@ def evaluate(
     """
     wanted = choose(metrics)
     options = options or Options()
+    refuse_half(wanted, options)
     needs = frozenset[str]().union(*(metric.needs for metric in wanted))
-    x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
+    device = Parts(model).device
+    x, y = torch.from_numpy(batch.x.copy()).to(device), torch.from_numpy(batch.y.copy()).to(device)
     measurement = Measurement(model, x, y, options, needs)
     with plain_arithmetic(), torch.random.fork_rng(devices=[]):
         return {metric.name: _value(metric, measurement) for metric in wanted}
+
+
+def refuse_half(metrics: Iterable[Metric], options: Options) -> None:
+    """An `InputError` for metrics that half precision cannot measure: its ε is 1/128, and so are relative eigenvalues.
+
+    The smallest eigenvalue of a kernel is a difference of numbers that are hundreds of times as large: what is left of
+    it after such roundings is noise, and so is κ. A second derivative is a difference of gradients in the same way.
+    """
+    if options.dtype != "bfloat16":
+        return
+    for metric in metrics:
+        if metric.name in SMALL_EIGENVALUES or "second order" in metric.needs:
+            raise InputError(
+                f"{metric.name} cannot be measured in half precision, which rounds away the small differences that it "
+                f"is made of: leave it out, or take float32"
+            )
 
 
 def _value(metric: Metric, measurement: Measurement) -> Value:

@@ -26,8 +26,8 @@ def naswot(at: Measurement) -> Value:
         raise UndefinedValue("the network has no ReLU, so inputs have no binary codes")
     if at.m == 1:
         return Value(math.log(float(K[0, 0])) if K[0, 0] > 0 else None, "a batch of one only counts the units")
-    sign, logdet = np.linalg.slogdet(K.numpy())
-    eigenvalues = np.linalg.eigvalsh(K.numpy())
+    sign, logdet = np.linalg.slogdet(K.cpu().numpy())
+    eigenvalues = np.linalg.eigvalsh(K.cpu().numpy())
     if sign <= 0 or eigenvalues[0] <= len(K) * np.finfo(np.float64).eps * eigenvalues[-1]:
         raise UndefinedValue("two inputs have the same activation pattern, so the determinant is zero")
     note = ""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from initio.autodiff.devices import check_device
 from initio.autodiff.layers import CHUNK_BYTES, PARTS
 from initio.autodiff.parts import Parts
 from initio.autodiff.passes import outputs
@@ -22,10 +23,10 @@ from initio.kernels.empirical import BatchNorm, Kernel, Parameterisation, Parame
 from initio.networks.build import cells_of
 
 Loss = Literal["cross_entropy", "mse"]
-SAME = {"float32": 1e-4, "float64": 1e-10}  # outputs that differ by roundings
+SAME = {"float32": 1e-4, "float64": 1e-10, "bfloat16": 0.1}  # outputs that differ by roundings
 STEP, AGREE = 1e-5, 1e-2  # of a finite difference along θ, and how well a double backward must agree with it
 FLAT = 1e-3  # a variance below this part of ε
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
 class UndefinedValue(Exception):  # noqa: N818, it is no error
@@ -54,7 +55,8 @@ class Options:
         parameterisation: `standard`, or `ntk`, which divides a weight's squared gradient by its fan-in.
         parameters: what θ is: `all` parameters, or the `weights` of convolutions and linear layers only.
         loss: `cross_entropy`, or `mse` (half the squared distance to the one-hot label).
-        dtype: `float32` or `float64`.
+        dtype: `float32` or `float64`; `bfloat16` for metrics that are not read off small eigenvalues.
+        device: of architectures that are built to be measured: cpu, cuda, cuda:1 or auto; a model stays where it is.
         memory: bytes that the process should stay below; None for no limit.
         seed: of the metrics that draw random numbers.
     """
@@ -64,8 +66,9 @@ class Options:
     parameterisation: Parameterisation = "standard"
     parameters: Parameters = "weights"
     loss: Loss = "cross_entropy"
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     memory: int | None = None
+    device: str = "cpu"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -75,11 +78,12 @@ class Options:
             "parameterisation": ("standard", "ntk"),
             "parameters": ("all", "weights"),
             "loss": ("cross_entropy", "mse"),
-            "dtype": ("float32", "float64"),
+            "dtype": tuple(DTYPES),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise InputError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
+        check_device(self.device)
         if self.memory is not None and self.memory < 1:
             raise InputError(f"memory must be a positive number of bytes, not {self.memory}")
 

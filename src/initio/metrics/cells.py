@@ -45,7 +45,7 @@ def trainability(at: Measurement) -> Value:
     for cell in _cells(at):
         shape = cell.target.shape
         if shape not in signs:
-            signs[shape] = _signs(shape, at.options.seed, at.dtype)
+            signs[shape] = _signs(shape, at.options.seed, at.dtype).to(at.x.device)
         if cell.source is not None and (s := _spectral_norm(at, cell, signs[shape])) is not None:
             scores.append(2 - s - 1 / (s + RIDGE))
     if not scores:
@@ -104,7 +104,7 @@ def _entropies(at: Measurement) -> np.ndarray:
     found += [cell.features for cell in cells if cell.features is not None]
     if not all(bool(S.isfinite().all()) for S in found):
         raise UndefinedValue("the features of a cell are not finite")
-    H = np.array([entropies(eigenvalues(S.numpy()[None], at.eps))[0] for S in found])
+    H = np.array([entropies(eigenvalues(S.cpu().numpy()[None], at.eps))[0] for S in found])
     if np.isinf(H).any():
         raise UndefinedValue("the features of a cell are constant")
     return H

@@ -57,7 +57,7 @@ def _spectra(at: Measurement) -> list[np.ndarray]:
         )
     by_size = defaultdict(list)
     for G in found:
-        by_size[len(G)].append(G.numpy())
+        by_size[len(G)].append(G.cpu().numpy())
     groups = [np.stack(same) for same in by_size.values()]
     if not all(np.isfinite(group).all() for group in groups):
         raise UndefinedValue("the correlations of channels are not finite")

@@ -166,7 +166,7 @@ class _Products:
     def __init__(self, at: Measurement, tape: Tape, *, dual: bool) -> None:
         self.at, self.tape, self.dual = at, tape, dual
         self.apart = tape.samples == "apart"
-        self.total = torch.zeros(at.m, dtype=torch.float64)
+        self.total = torch.zeros(at.m, dtype=torch.float64, device=at.x.device)
         self.waiting: dict[str, tuple[Tensor, Tensor]] = {}  # the gradients of parameters that are used more than once
 
     def __call__(self, layer: Layer, x: Tensor, delta: Tensor, xt: Tensor | None, dt: Tensor | None) -> None:

@@ -15,7 +15,7 @@ def jacob_cov(at: Measurement) -> Value:
     _ = at.f
     if at.m < 2:
         raise UndefinedValue("a correlation needs at least two inputs")
-    J = at.tape.input_gradient(torch.ones_like(at.tape.f)).reshape(at.m, -1).double().numpy()
+    J = at.tape.input_gradient(torch.ones_like(at.tape.f)).reshape(at.m, -1).double().cpu().numpy()
     if not np.isfinite(J).all():
         raise UndefinedValue("the gradient of the input is not finite")
     centred = J - J.mean(axis=1, keepdims=True)

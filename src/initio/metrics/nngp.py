@@ -29,18 +29,18 @@ def nngp(at: Measurement) -> Value:
     if not np.isfinite(K).all() or np.trace(K) <= 0:
         raise UndefinedValue("the outputs of random networks are zero or not finite")
     K = K * at.m / np.trace(K)
-    Y = np.eye(n)[at.y.numpy()] - 1 / n
+    Y = np.eye(n)[at.y.cpu().numpy()] - 1 / n
     half = at.m // 2
     return at.with_doubt(log_density(K, Y, half))
 
 
 def monte_carlo_kernel(at: Measurement) -> np.ndarray:
     """(1/S) Σ_networks f fᵀ / n."""
-    K = torch.zeros(at.m, at.m, dtype=torch.float64)
+    K = torch.zeros(at.m, at.m, dtype=torch.float64, device=at.x.device)
     for f in outputs_of_redrawn(at.model, at.x, NETWORKS, at.options.seed, at.dtype):
         f = f.double()
         K += f @ f.T / f.shape[1]
-    return (K / NETWORKS).numpy()
+    return (K / NETWORKS).cpu().numpy()
 
 
 def log_density(K: np.ndarray, Y: np.ndarray, half: int) -> float:

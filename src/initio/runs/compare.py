@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from initio.data.sources import data_in
 from initio.errors import InputError
+from initio.executors import DEATHS, LostTasksError, executor_for
 from initio.files import add_line, whole_lines
 from initio.records import Query, decode, encode, load_json
 from initio.report.curves import Curves
@@ -249,12 +250,12 @@ def run_all(
     seeds: Sequence[int],
     *,
     workers: int = 1,
+    cluster: str | None = None,
     journal: Path | None = None,
     on_outcome: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
     """Every search with every seed, those in the journal not again; in the order of searches, then seeds."""
-    if workers < 1:
-        raise InputError(f"the number of workers must be at least 1, not {workers}")
+    executor_for(workers, cluster)  # which refuses what cannot be
     done = _read(journal)
     wanted = [(name, seed) for name in searches for seed in seeds]
     missing = [pair for pair in wanted if pair not in done]
@@ -264,12 +265,15 @@ def run_all(
     runs = None
     if journal is not None:
         runs = journal.parent / journal.stem.replace("unfinished", "shared")
-    for outcome in _run(setup, searches, missing, workers, runs):
+
+    def hear(outcome: Outcome) -> None:
         if journal is not None:
             add_line(journal, json.dumps(encode(outcome)))
         done[outcome.search, outcome.seed] = outcome
         if on_outcome:
             on_outcome(outcome)
+
+    _run(setup, searches, missing, workers, cluster, runs, hear)
     return [done[pair] for pair in wanted]
 
 
@@ -278,15 +282,23 @@ def _run(
     searches: dict[str, Search[Any]],
     pairs: Sequence[tuple[str, int]],
     workers: int,
+    cluster: str | None,
     runs: Path | None,
-) -> Iterator[Outcome]:
-    if workers == 1 or len(pairs) < 2:
-        yield from (run_one(setup, name, searches[name], seed, runs) for name, seed in pairs)
-        return
-    from joblib import Parallel, delayed
+    hear: Callable[[Outcome], None],
+) -> None:
+    try:
+        executor_for(workers, cluster).map(partial(_run_pair, setup, searches, runs), pairs, lambda _, one: hear(one))
+    except LostTasksError as lost:
+        first = " with seed ".join(map(str, pairs[lost.numbers[0]]))
+        raise InputError(
+            f"{len(lost.numbers)} of {len(pairs)} runs could not be done, because a worker died of each {DEATHS} "
+            f"times: the first is {first} (the other runs are kept)"
+        ) from None
 
-    parallel = Parallel(n_jobs=workers, return_as="generator", batch_size=1)
-    yield from parallel(delayed(run_one)(setup, name, searches[name], seed, runs) for name, seed in pairs)
+
+def _run_pair(setup: BenchSetup, searches: dict[str, Search[Any]], runs: Path | None, pair: tuple[str, int]) -> Outcome:
+    name, seed = pair
+    return run_one(setup, name, searches[name], seed, runs)
 
 
 def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:

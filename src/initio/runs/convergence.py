@@ -126,6 +126,7 @@ def convergence(
     cells: int | None = None,
     seed: int = 0,
     workers: int = 1,
+    cluster: str | None = None,
     folder: str | Path | None = None,
     on_done: OnTrained = lambda task, done, total: None,
 ) -> ConvergenceResult:
@@ -145,6 +146,7 @@ def convergence(
         cells: their number of cells.
         seed: of the variants, the weights and the order of samples.
         workers: trainings at a time.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         folder: where everything is kept; the same call with the same folder goes on where it was interrupted.
         on_done: hears how many trainings are done.
     """
@@ -180,7 +182,9 @@ def convergence(
     with study.locked():
         tasks = [(number, rate) for rate in plan.rates for number in range(len(plan.variants))]
         work = partial(trained_curve, study.folder)
-        curves = study.answers(work, tasks, ConvergenceCurve, workers=workers, on_done=partial(on_done, "training"))
+        curves = study.answers(
+            work, tasks, ConvergenceCurve, workers=workers, cluster=cluster, on_done=partial(on_done, "training")
+        )
         result = ConvergenceResult(plan, tuple(curves))
         _draw(study.folder, result)
         study.finish(result)

@@ -18,6 +18,7 @@ from initio.data import Noise
 from initio.data.draw import generator
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
+from initio.executors import LostTasksError, executor_for
 from initio.files import fresh_folder, whole_file, write_text
 from initio.records import Architecture, to_json
 from initio.runs.ensembles import (
@@ -39,7 +40,6 @@ from initio.runs.search import search
 from initio.runs.sharing import trained_weights
 from initio.runs.train import train
 from initio.scores.store import shipped
-from initio.scores.workers import LostTasksError, in_process, in_workers
 from initio.searches.driver import versions
 from initio.searches.ensembles import (
     ArchitecturePosterior,
@@ -235,13 +235,17 @@ class _EnsembleWork:
         members = self.kept.choice().members
         self.tell(f"stage 3 of 4: training {len(members)} members")
         tasks = list(enumerate(members, start=1))
+        work = partial(_train_member, self.kept, self.plan)
         if self.workers == 1:
-            answers = in_process(partial(_train_member, self.kept, self.plan, on_event=self.tell), tasks)
-        else:
-            answers = in_workers(partial(_train_member, self.kept, self.plan), tasks, min(self.workers, len(tasks)))
+            work = partial(work, on_event=self.tell)
+        trained: list[int] = []
+
+        def hear(number: int, _: object) -> None:
+            trained.append(number)
+            self.tell(f"{len(trained)} of {len(members)} members trained")
+
         try:
-            for done, _ in enumerate(answers, start=1):
-                self.tell(f"{done} of {len(members)} members trained")
+            executor_for(min(self.workers, len(tasks))).map(work, tasks, hear)
         except LostTasksError as error:
             lost = ", ".join(str(number + 1) for number in error.numbers)
             raise InputError(f"the workers that trained members {lost} died again and again: take 1 worker") from None

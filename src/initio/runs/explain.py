@@ -126,6 +126,7 @@ def explain(
     changes: bool = True,
     seed: int = 0,
     workers: int = 1,
+    cluster: str | None = None,
     store: str | Path | None = None,
     on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
 ) -> Explanation:
@@ -140,6 +141,7 @@ def explain(
         changes: also say what every single change would do, which measures the architecture's neighbours.
         seed: of the pool, the weights and the batch.
         workers: processes that measure.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         store: a file that keeps what is measured; a call that finds it there does not measure it again.
         on_progress: hears how far the measuring is.
 
@@ -152,7 +154,7 @@ def explain(
     if not measure:
         table, others = _shipped(space, arch)
     if measured := table is None:
-        asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, store)
+        asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, cluster, store)
         table = asked.measured(on_progress)
         count = min(pool, space.count())
         others = f"{count} random architectures of {space.name}, measured now on {data or 'noise'}"
@@ -244,6 +246,7 @@ class _Asked:
     changes: bool
     seed: int
     workers: int
+    cluster: str | None
     store: str | Path | None
 
     def measured(self, on_progress: Callable[[ScoringProgress], None]) -> ScoreTable:
@@ -259,8 +262,8 @@ class _Asked:
         near = [one for one in self.space.neighbours(self.arch) if self.changes]
         every, few = self._job((*members, *MEASURED)), self._job(members)
         with tempfile.TemporaryDirectory() as folder, Store(self.store or Path(folder, "scores.db")) as store:
-            score_pool(every, compared, store, workers=self.workers, on_progress=on_progress)
-            score_pool(few, near, store, workers=self.workers, on_progress=on_progress)
+            score_pool(every, compared, store, workers=self.workers, cluster=self.cluster, on_progress=on_progress)
+            score_pool(few, near, store, workers=self.workers, cluster=self.cluster, on_progress=on_progress)
             return pool_table(every, [*compared, *near], store)
 
     def _job(self, metrics: tuple[str, ...]) -> ScoringJob:

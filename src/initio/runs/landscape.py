@@ -148,6 +148,7 @@ def landscape(
     probes: int = 10,
     seed: int = 0,
     workers: int = 1,
+    cluster: str | None = None,
     folder: str | Path | None = None,
     on_done: OnDone = lambda task, done, total: None,
     on_event: Callable[[Any], None] | None = None,
@@ -166,6 +167,7 @@ def landscape(
         steps: of Lanczos' method for the largest eigenvalues of the Hessian, whose trace has `probes` random vectors.
         seed: of the training, the directions, the inputs and the probes.
         workers: processes that measure.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         folder: where everything is kept; the same call with the same folder goes on where it was interrupted.
         on_done: hears how far each task is.
         on_event: hears of the training, as in `initio.train`.
@@ -195,7 +197,7 @@ def landscape(
     study = StudyFolder(home / "study")
     study.begin(plan)
     with study.locked():
-        return _measure(study, plan, first, workers, on_done)
+        return _measure(study, plan, first, (workers, cluster), on_done)
 
 
 def _check(grid: int, span: float, samples: int) -> None:
@@ -295,16 +297,17 @@ def center_curvature(plan: LandscapePlan, _: int) -> Curvature:
 
 
 def _measure(
-    study: StudyFolder, plan: LandscapePlan, trained: TrainedModel, workers: int, on_done: OnDone
+    study: StudyFolder, plan: LandscapePlan, trained: TrainedModel, where: tuple[int, str | None], on_done: OnDone
 ) -> LandscapeResult:
+    workers, cluster = where
     tasks = [(float(a), float(b)) for a in plan.at for b in plan.at]
     points = study.answers(
         partial(surface_point, plan), tasks, SurfacePoint, name="points", workers=workers,
-        on_done=partial(on_done, "grid"),
+        cluster=cluster, on_done=partial(on_done, "grid"),
     )  # fmt: skip
     between = study.answers(
         partial(line_point, plan), LINE.tolist() * (plan.other is not None), SurfacePoint, name="line",
-        workers=workers, on_done=partial(on_done, "line"),
+        workers=workers, cluster=cluster, on_done=partial(on_done, "line"),
     )  # fmt: skip
     notes, bent = list[str](), None
     on_done("curvature", 0, 1)

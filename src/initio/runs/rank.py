@@ -106,6 +106,7 @@ def rank(
     channels: int | None = None,
     cells: int | None = None,
     workers: int = 1,
+    cluster: str | None = None,
     store: str | Path | None = None,
     on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
 ) -> RankedArchitectures:
@@ -126,6 +127,7 @@ def rank(
         channels: width of the network that scores; by default the space's own for this purpose.
         cells: its number of cells.
         workers: processes that measure.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
         store: file that keeps what is measured, so that the same call again goes on where it stopped.
         on_progress: hears what is measured.
 
@@ -156,7 +158,7 @@ def rank(
     names = tuple(member.metric for member in MEMBERS)
     job = ScoringJob(what, problem.batch(seed), names, problem.network, Options(), seed, repeats)
     with TemporaryDirectory() as temporary, Store(store or Path(temporary) / "scores.db") as kept:
-        score_pool(job, pool, kept, workers=workers, on_progress=on_progress)
+        score_pool(job, pool, kept, workers=workers, cluster=cluster, on_progress=on_progress)
         return _ranked(what, pool_table(job, pool, kept))
 
 

@@ -17,12 +17,12 @@ from initio.data import Data
 from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
+from initio.executors import Executor, cores, executor_for
 from initio.files import cache_folder
 from initio.records import Architecture, decode
 from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
-from initio.scores.workers import cores
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
@@ -72,6 +72,7 @@ def search(
     budget: float | None = None,
     halving: int | None = None,
     workers: int | None = None,
+    cluster: str | None = None,
     cache: bool | None = None,
     restarts: int = 1,
     limits: Limits | Mapping[str, Any] | None = None,
@@ -105,6 +106,8 @@ def search(
             all to their end.
         workers: processes that work at once, where a method asks for several trainings or measurements whatever they
             come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, which see the same folders, or
+            local:8, eight processes.
         cache: keep trainings in the user's cache for other runs (`initio cache`), or else in this run's folder alone.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
         limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
@@ -131,8 +134,9 @@ def search(
         limits = make_limits(limits or {})
     relabelled = None if labels == "true" else labels
     asked = {"queries": queries, "epochs": epochs, "pool": pool, "budget": budget, "halving": halving}
-    _refuse_useless(chosen, **asked, workers=workers, cache=cache, labels=relabelled, **vars(limits))
-    _check_numbers(budget=budget, halving=halving, workers=workers)
+    _refuse_useless(chosen, **asked, workers=workers, cluster=cluster, cache=cache, labels=relabelled, **vars(limits))
+    _check_numbers(budget=budget, halving=halving)
+    executor_for(1 if workers is None else workers, cluster)  # which refuses what cannot be
     if chosen.needs_scores:
         most = home.count()
         usual = POOL if budget is None else pool_within(budget)
@@ -168,7 +172,7 @@ def search(
     plan = RunPlan(
         home.name, _label(method), name, seed, labels, batch_size, restarts, limits, own.settings(), queries,
         epochs, pool, network.channels, network.cells, side, target, budget, halving, workers, cache, fingerprint,
-        versions(),
+        versions(), cluster=cluster,
     )  # fmt: skip
     work = _Work(chosen, problem, plan, on_step, on_progress, began)
     return work.run(None if folder is None else Path(folder), resume)
@@ -253,7 +257,7 @@ class _Work:
         used = run.seconds() + time.perf_counter() - self.began
         ending = ENDING.seconds(self.plan.budget or 0.0, self.began)
         deadline = Deadline.after(self.plan.budget, used).sooner(ending)
-        problem = replace(self.problem, folder=run.folder, tell=self._tell, workers=self._processes())
+        problem = replace(self.problem, folder=run.folder, tell=self._tell, executor=self._measuring())
         self._tell(SearchStarted(self.search, problem, done))
         known = run.sizes()
         if self.plan.pool:
@@ -267,18 +271,21 @@ class _Work:
             self._tell(str(sizes))
         from initio.training.crew import TrainingCrew
 
-        crew = TrainingCrew(self._training(sizes, self._trainings(run), deadline), self.plan.workers or 1)
+        crew = TrainingCrew(self._training(sizes, self._trainings(run), deadline), self._asked_for())
         problem = replace(problem, budget=Budget(sizes.queries), halving=self.plan.halving, evaluate=crew)
         try:
             return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
         finally:
             crew.close()
 
-    def _processes(self) -> int:
-        """That measure."""
-        if self.plan.workers is not None or not self.search.parallel:
-            return self.plan.workers or 1
-        return min(cores(), CORES)
+    def _asked_for(self) -> Executor:
+        return executor_for(self.plan.workers or 1, self.plan.cluster)
+
+    def _measuring(self) -> Executor:
+        """Where networks are measured."""
+        if self.plan.workers is not None or self.plan.cluster is not None or not self.search.parallel:
+            return self._asked_for()
+        return executor_for(min(cores(), CORES))
 
     def _named(self, result: SearchResult) -> SearchResult:
         return replace(result, method=self.plan.method)
@@ -456,9 +463,9 @@ def _refuse_useless(search: Search[Any], **given: object) -> None:
             why = "it trains one network"
         useless |= dict.fromkeys(("queries", "pool", "budget", "halving", "cache"), why)
         if not search.parallel:
-            useless["workers"] = "it measures one network after the other"
+            useless |= dict.fromkeys(("workers", "cluster"), "it measures one network after the other")
         if search.learns:
-            useless["workers"] = why
+            useless |= dict.fromkeys(("workers", "cluster"), why)
     if not (search.trains or search.learns):
         useless["epochs"] = "it trains nothing"
     if search.trains and not search.needs_scores:
@@ -470,13 +477,11 @@ def _refuse_useless(search: Search[Any], **given: object) -> None:
             raise InputError(f"{name} is not an option of {search.name}: {why}")
 
 
-def _check_numbers(*, budget: float | None, halving: int | None, workers: int | None) -> None:
+def _check_numbers(*, budget: float | None, halving: int | None) -> None:
     if budget is not None and not (math.isfinite(budget) and budget > 0):
         raise InputError(f"the budget must be a positive number of seconds, not {budget}")
     if halving is not None and halving < 2:
         raise InputError(f"halving must be at least 2, not {halving}")
-    if workers is not None and workers < 1:
-        raise InputError(f"workers must be at least 1, not {workers}")
 
 
 def _label(method: Search[Any] | str) -> str:

@@ -13,15 +13,14 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from initio.errors import InputError
+from initio.executors import DEATHS, LostTasksError, executor_for
 from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import decode, encode, from_json, load_json, to_json
-from initio.scores.workers import DEATHS, LostTasksError, in_process, in_workers
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -73,6 +72,7 @@ class StudyFolder:
         *,
         name: str = "answers",
         workers: int = 1,
+        cluster: str | None = None,
         on_done: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Answer]:
         """What `work` answers to every task, in order; what is on disk already is not asked again."""
@@ -81,17 +81,16 @@ class StudyFolder:
         for line in whole_lines(path):
             data = load_json(line, str(path))
             found[data.pop("task")] = decode(record, data)
-        waiting = [(number, task) for number, task in enumerate(tasks) if number not in found]
+        waiting = [number for number in range(len(tasks)) if number not in found]
         on_done(len(found), len(tasks))
-        todo = partial(_numbered, work)
-        stream = in_process(todo, waiting) if workers == 1 else in_workers(todo, waiting, workers)
+
+        def keep(place: int, answer: Answer) -> None:
+            add_line(path, json.dumps({"task": waiting[place]} | encode(answer), allow_nan=False))
+            found[waiting[place]] = answer
+            on_done(len(found), len(tasks))
+
         try:
-            for _, answered in stream:
-                if answered is not None:
-                    number, answer = answered
-                    add_line(path, json.dumps({"task": number} | encode(answer), allow_nan=False))
-                    found[number] = answer
-                    on_done(len(found), len(tasks))
+            executor_for(workers, cluster).map(work, [tasks[number] for number in waiting], keep)
         except LostTasksError as lost:
             raise InputError(
                 f"{len(lost.numbers)} of {len(tasks)} tasks could not be done, because a worker died of each {DEATHS} "
@@ -108,10 +107,6 @@ class StudyFolder:
     def finish(self, result: Any) -> None:
         """Writes the result; it comes last and says that all is there."""
         write_text(self.result_path, to_json(result, indent=2) + "\n")
-
-
-def _numbered(work: Callable[[Task], Answer], numbered: tuple[int, Task]) -> tuple[int, Answer]:
-    return numbered[0], work(numbered[1])
 
 
 def new_study_folder(study: str, space: str, seed: int) -> Path:

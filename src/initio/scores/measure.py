@@ -49,6 +49,7 @@ def measure(
         options: how metrics are measured, but for their seed.
         seed: of the weights, and of the metrics that draw random numbers.
     """
+    from initio.autodiff.devices import find_device
     from initio.metrics import Options, choose, evaluate
 
     space = space or get_space(arch.space)
@@ -62,8 +63,9 @@ def measure(
         values |= _counted(space, arch, batch, costs, network)
     if others:
         same = subject(space, arch, counted=not network.prune)
-        model = home_of(space, same).build(same, network, seed=seed)
-        values |= evaluate(model, batch, others, replace(options or Options(), seed=seed))
+        options = replace(options or Options(), seed=seed)
+        model = home_of(space, same).build(same, network, seed=seed).to(find_device(options.device, measured=True))
+        values |= evaluate(model, batch, others, options)
     return {metric.name: values[metric.name] for metric in chosen}
 
 

@@ -205,7 +205,8 @@ def materialised(model: nn.Module, batch: Batch) -> nn.Module:
         torch.manual_seed(0)
         flags = [(module, module.training) for module in model.modules()]
         model.eval()
-        model(torch.from_numpy(batch.x[:2].copy()))
+        device = next((t.device for t in [*model.parameters(), *model.buffers()]), None)
+        model(torch.from_numpy(batch.x[:2].copy()).to(device))
         for module, flag in flags:
             module.training = flag
     return model

@@ -1,8 +1,8 @@
 """Scores a whole pool of architectures into a store: each network once, in several processes, resumable.
 
-The unit of work is `run_task(job, task)`: plain data in, evaluations out, nothing shared. joblib carries it to local
-processes today and can carry it to a cluster. Only the calling process writes to the store, one transaction for each
-architecture; so whoever is killed, and whenever, the next run goes on with what is missing.
+The unit of work is `run_task(job, task)`: plain data in, evaluations out, nothing shared. An executor carries it to
+processes or to a cluster. Only the calling process writes to the store, one transaction for each architecture; so
+whoever is killed, and whenever, the next run goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from initio.autodiff.threads import one_thread
 from initio.errors import InputError
+from initio.executors import DEATHS, Executor, Here, LostTasksError, executor_for
 from initio.files import read_text
 from initio.records import Architecture, Batch, Evaluation, Settings, settings
 from initio.scores.measure import home_of, is_cost, measure, subject
 from initio.scores.read import fill
 from initio.scores.store import Store
 from initio.scores.table import Origin, ScoreTable
-from initio.scores.workers import DEATHS, Answers, LostTasksError, in_process, in_workers
 from initio.spaces import NetworkSettings, Space, parse
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LARGEST_POOL = 10_000_000  # architectures
 _COUNTED = ("channels", "cells", "classes", "norm")  # the settings that parameters and FLOPs depend on, and the shape
-_HOW = ("memory", "seed")  # options that say how and not what; the seed is the evaluation's own
+_HOW = ("memory", "seed", "device")  # options that say how and not what; the seed is the evaluation's own
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class ScoringJob:
         costs = tuple(metric for metric in chosen if is_cost(metric))
         seeds = tuple(range(self.seed, self.seed + self.repeats))
         parts = (
-            ScoringPart(measured, self.batch.fingerprint, seeds, how),
-            ScoringPart(costs, "", (0,), settings(**size)),
+            ScoringPart(measured, self.batch.fingerprint, seeds, how, self.options.device),
+            ScoringPart(costs, "", (0,), settings(**size), "cpu"),
         )
         return tuple(part for part in parts if part.metrics)
 
@@ -89,6 +89,7 @@ class ScoringPart:
     data: str  # fingerprint of the batch, empty for costs
     seeds: tuple[int, ...]
     how: Settings  # of the network and of the metrics
+    device: str
 
     @property
     def counted(self) -> bool:
@@ -99,10 +100,14 @@ class ScoringPart:
     def settings(self) -> Settings:
         """All that a value depends on beside architecture, data and seed; of a measured one, whose roundings it has."""
         from initio.autodiff import fused
+        from initio.autodiff.devices import find_device
 
         if self.counted:
             return self.how
         how, arithmetic = dict(self.how), "torch"
+        device = find_device(self.device, measured=True).type
+        if device != "cpu":  # one kind of device has one kind of roundings
+            return settings(**how, threads=1, arithmetic=arithmetic, device=device)
         if how["dtype"] == "float32":  # all that the compiled kernels know
             with one_thread():
                 arithmetic = fused.arithmetic()
@@ -195,34 +200,33 @@ def score_pool(
     store: Store,
     *,
     workers: int = 1,
+    cluster: str | None = None,
     on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
 ) -> tuple[ScoringProgress, ...]:
     """Scores what the store lacks of these architectures; running it again goes on where it stopped.
 
     Returns how each phase ended: counting, if a metric is a cost, and scoring, if one is not.
     """
-    if workers < 1:
-        raise InputError(f"workers must be at least 1, not {workers}")
+    executor = executor_for(workers, cluster)
     store.describe(job.batch)
     tasks, known = missing(job, architectures, store)
     ended = []
     for number, part in sorted(enumerate(job.parts), key=lambda item: not item[1].counted):
         mine = [task for task in tasks if task.part == number]
-        phase, processes = "scoring", workers
+        phase, where = "scoring", executor
         if part.counted:  # too quick to be sent anywhere
-            phase, processes = "counting", 1
-        progress = ScoringProgress(phase, 0, len(mine), known[number])
-        ended.append(_collect(_answers(job, mine, processes), progress, store, on_progress))
+            phase, where = "counting", Here()
+        hearing = _Hearing(ScoringProgress(phase, 0, len(mine), known[number]), part.settings, store, on_progress)
+        _score(job, mine, where, hearing)
+        ended.append(hearing.progress)
     return tuple(ended)
 
 
-def _answers(job: ScoringJob, tasks: list[ScoringTask], workers: int) -> Answers[list[Evaluation]]:
-    work = partial(run_task, job)
-    if workers == 1:
-        yield from in_process(work, tasks)
+def _score(job: ScoringJob, tasks: list[ScoringTask], executor: Executor, hearing: _Hearing) -> None:
+    if not tasks:
         return
     try:
-        yield from in_workers(work, tasks, workers)
+        executor.map(partial(run_task, job), tasks, hearing.result, on_death=hearing.death)
     except LostTasksError as lost:
         arch = tasks[lost.numbers[0]].architecture
         raise InputError(
@@ -232,22 +236,40 @@ def _answers(job: ScoringJob, tasks: list[ScoringTask], workers: int) -> Answers
         ) from None
 
 
-def _collect(
-    answers: Answers[list[Evaluation]],
-    progress: ScoringProgress,
-    store: Store,
-    on_progress: Callable[[ScoringProgress], None],
-) -> ScoringProgress:
-    start = time.perf_counter()
-    on_progress(progress)
-    for restarts, evaluations in answers:
-        done = progress.done
-        if evaluations is not None:
-            store.put(evaluations)
-            done += 1
-        progress = replace(progress, done=done, seconds=time.perf_counter() - start, restarts=restarts)
+class _Hearing:
+    """Writes what workers answer, and tells how far they are."""
+
+    def __init__(
+        self,
+        progress: ScoringProgress,
+        made: Settings,
+        store: Store,
+        on_progress: Callable[[ScoringProgress], None],
+    ) -> None:
+        self.progress, self.made, self.store, self.on_progress = progress, made, store, on_progress
+        self.start = time.perf_counter()
         on_progress(progress)
-    return progress
+
+    def result(self, number: int, evaluations: list[Evaluation]) -> None:
+        """Of one network: all of it becomes visible at once."""
+        if wrong := [e for e in evaluations if e.settings != self.made]:
+            theirs, here = (dict(made).get("arithmetic") for made in (wrong[0].settings, self.made))
+            raise InputError(
+                f"a worker measures with the arithmetic {theirs}, this process with {here}: give both a compiler, or "
+                f"set INITIO_FUSED=0 for both"
+            )
+        self.store.put(evaluations)
+        self.progress = replace(self.progress, done=self.progress.done + 1)
+        self._tell()
+
+    def death(self) -> None:
+        """Of a worker."""
+        self.progress = replace(self.progress, restarts=self.progress.restarts + 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.progress = replace(self.progress, seconds=time.perf_counter() - self.start)
+        self.on_progress(self.progress)
 
 
 def missing(

@@ -15,6 +15,7 @@ import numpy as np
 
 from initio.data import Data
 from initio.errors import InputError
+from initio.executors import Executor, Here
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch, Observation, Query
 from initio.scores.table import ScoreTable
@@ -79,7 +80,7 @@ class Problem:
         halving: η of successive halving: of the trainings that came as far, only the best in η go on after 1, η, η²,
             ... epochs; None trains all to their end.
         evaluate: who trains.
-        workers: processes that may measure at once.
+        executor: where networks may be measured at once.
         folder: of the run, for what a search keeps beside its steps; None keeps nothing.
         tell: hears how far a search is between two steps, and notes.
     """
@@ -98,7 +99,7 @@ class Problem:
     epochs: tuple[int, ...] = ()
     halving: int | None = None
     evaluate: Evaluate | None = field(default=None, repr=False)
-    workers: int = field(default=1, compare=False, repr=False)
+    executor: Executor = field(default=Here(), compare=False, repr=False)
     folder: Path | None = None
     tell: Callable[[object], None] | None = field(default=None, compare=False, repr=False)
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
+from initio.autodiff.devices import available, check_device
 from initio.data.draw import whole
 from initio.errors import InputError
 
@@ -111,7 +112,7 @@ def _between(name: str, value: object, low: float, high: float, *, open_left: bo
     raise InputError(f"the {name} must be a number {limits}, not {value!r}")
 
 
-Device = Literal["auto", "cpu", "cuda", "mps"]
+Device = str  # auto, cpu, cuda, cuda:1, mps
 Precision = Literal["32", "bf16", "16"]
 FABRIC_PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
@@ -140,8 +141,7 @@ class MachineSettings:
         for name in ("processes", "nodes", "threads"):
             whole(getattr(self, name), f"number of {name}", 1)
         whole(self.workers, "number of workers", 0)
-        if self.device != "auto" and self.device not in (known := available()):
-            raise InputError(f"there is no device {self.device!r} here: take {' or '.join(known)}")
+        check_device(self.device)
         if self.precision not in FABRIC_PRECISION:
             raise InputError(f"precision must be one of {', '.join(FABRIC_PRECISION)}, not {self.precision!r}")
 
@@ -154,11 +154,3 @@ class MachineSettings:
     def plain(self) -> bool:
         """Whether torch alone is enough."""
         return self.precision == "32" and self.processes == self.nodes == 1
-
-
-def available() -> list[str]:
-    """The devices of this machine, the fastest first."""
-    import torch
-
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    return [name for name, there in found.items() if there]

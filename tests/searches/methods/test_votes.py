@@ -12,6 +12,7 @@ import initio
 from initio.analysis.ranking import log_ranks
 from initio.data import load
 from initio.errors import InputError
+from initio.executors import Processes
 from initio.metrics import evaluate
 from initio.records import Architecture, Batch
 from initio.searches import Limits, Problem, drive
@@ -103,7 +104,7 @@ def test_a_noisy_trace_is_drawn_towards_what_the_decisions_predict() -> None:
 def test_processes_measure_the_same() -> None:
     search = VotingSearch(first=17, rounds=0)
     alone = drive(search, PROBLEM, seed=2)
-    together = drive(search, replace(PROBLEM, workers=2), seed=2)
+    together = drive(search, replace(PROBLEM, executor=Processes(2)), seed=2)
     assert together.steps == alone.steps
     assert together.best == alone.best
 

@@ -38,7 +38,6 @@ from initio.analysis.ranking import Member, Ranking, rank
 from initio.autodiff.threads import one_thread
 from initio.errors import InputError, at_least, positive
 from initio.records import Architecture, Batch, Cost
-from initio.scores.workers import ordered
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
 from initio.searches.models.additive import Sums, design, open_decisions, regress
 from initio.searches.models.gaussian_process import gaussianised
@@ -179,7 +178,7 @@ class VotingSearch(Search[VotedStep]):
         """Each on a batch and an initialisation of its own, in as many processes as the problem has."""
         draws = [Random(f"votes {seed} {number + k} draw").randrange(2**31) for k in range(len(archs))]
         tasks = [(arch, draw, problem.batch(draw)) for arch, draw in zip(archs, draws, strict=True)]
-        return ordered(partial(_properties, problem.bare), tasks, problem.workers)
+        return problem.executor.ordered(partial(_properties, problem.bare), tasks)
 
     def measure(self, problem: Problem, arch: Architecture, draw: int) -> Properties:
         """All of it from one pass of the scoring network, with the batch and the initialisation of one draw."""

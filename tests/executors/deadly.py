@@ -20,3 +20,15 @@ def die_once(marker: str, number: int) -> int:
         Path(marker).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return number * number
+
+
+def refuse_three(number: int) -> int:
+    if number == 3:
+        from initio.errors import InputError
+
+        raise InputError("three is refused")
+    return number
+
+
+def pid(number: int) -> int:
+    return os.getpid()

@@ -1,0 +1,188 @@
+"""`Executor`: what all of them promise, and the one loop that keeps it, whoever dies."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from initio.errors import InputError
+
+DEATHS = 3  # of a worker, after which a task is given up
+PAYS = 16  # tasks from which processes are worth their start
+AHEAD = 2  # tasks that are sent, for each worker: the next one waits there
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+Work = Callable[[Task], Answer]
+
+
+class LostTasksError(Exception):
+    """Workers died of these tasks again and again; all others are done."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+        super().__init__(f"{len(numbers)} tasks were given up")
+
+
+class WorkerDiedError(Exception):
+    """A worker died of this task, or of another that it was at; the task is not done."""
+
+
+class Session(ABC, Generic[Task, Answer]):
+    """Workers that know one function."""
+
+    @property
+    @abstractmethod
+    def workers(self) -> int:
+        """How many there are now."""
+
+    @abstractmethod
+    def submit(self, task: Task) -> Future[Answer]:
+        """Sends a task; its future ends with the answer, what the work raised, or a `WorkerDiedError`."""
+
+
+@dataclass(frozen=True)
+class Executor(ABC):
+    """Where tasks are done; plain data, which may be sent and compared."""
+
+    @property
+    @abstractmethod
+    def workers(self) -> int:
+        """How many work at once, as far as that is known before it begins."""
+
+    @abstractmethod
+    def open(self, work: Work[Task, Answer]) -> AbstractContextManager[Session[Task, Answer]]:
+        """Workers that know this function, until the block ends."""
+
+    def map(
+        self,
+        work: Work[Task, Answer],
+        tasks: Sequence[Task],
+        on_result: Callable[[int, Answer], None],
+        *,
+        on_death: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Does all tasks and tells, here and in any order, the number and the answer of each, once.
+
+        Ends with a `LostTasksError` if some cannot be done. What the work or `on_result` raises ends everything.
+        """
+        for answered in self._answers(work, tasks):
+            if answered is None:
+                on_death()
+            else:
+                on_result(*answered)
+
+    def ordered(self, work: Work[Task, Answer], tasks: Sequence[Task]) -> Iterator[Answer]:
+        """The answers in the order of the tasks; done here where there are too few to start processes for."""
+        if len(tasks) < PAYS:
+            yield from map(work, tasks)
+            return
+        ready: dict[int, Answer] = {}
+        place = 0
+        try:
+            for answered in self._answers(work, tasks):
+                if answered is not None:
+                    ready[answered[0]] = answered[1]
+                while place in ready:
+                    yield ready.pop(place)
+                    place += 1
+        except LostTasksError as error:
+            raise InputError(f"workers died {DEATHS} times of the same task, perhaps for want of memory") from error
+
+    def _answers(self, work: Work[Task, Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer] | None]:
+        """Numbers and answers, and None for a worker that died.
+
+        Whatever was under way when one died is tried again one by one: whoever dies then has only itself to blame.
+        """
+        waiting, alone, deaths = deque(range(len(tasks))), deque[int](), Counter[int]()
+        while waiting or alone:
+            source = waiting or deque([alone.popleft()])
+            under_way: list[int] = []
+            with self.open(work) as session:
+                yield from _until_death(session, tasks, source, under_way)
+            if under_way:
+                deaths.update(under_way)
+                alone.extend(number for number in sorted(under_way) if deaths[number] < DEATHS)
+                yield None
+        if lost := sorted(number for number, count in deaths.items() if count >= DEATHS):
+            raise LostTasksError(lost)
+
+
+def _until_death(
+    session: Session[Task, Answer], tasks: Sequence[Task], source: deque[int], under_way: list[int]
+) -> Iterator[tuple[int, Answer]]:
+    """Answers to the tasks numbered in `source`; notes in `under_way` those that a dead worker was at."""
+    running: dict[Future[Answer], int] = {}
+    while running or (source and not under_way):
+        while source and not under_way and len(running) < AHEAD * session.workers:
+            number = source.popleft()
+            running[session.submit(tasks[number])] = number
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            number = running.pop(future)
+            try:
+                yield number, future.result()
+            except WorkerDiedError:
+                under_way.append(number)
+
+
+class Here(Executor):
+    """This process: one task after the other."""
+
+    @property
+    def workers(self) -> int:
+        """One."""
+        return 1
+
+    @contextmanager
+    def open(self, work: Work[Task, Answer]) -> Iterator[Session[Task, Answer]]:
+        """The function as it is."""
+        yield _SessionHere(work)
+
+    def _answers(self, work: Work[Task, Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer] | None]:
+        yield from enumerate(map(work, tasks))
+
+
+class _SessionHere(Session[Task, Answer]):
+    def __init__(self, work: Work[Task, Answer]) -> None:
+        self._work = work
+
+    @property
+    def workers(self) -> int:
+        return 1
+
+    def submit(self, task: Task) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        try:
+            future.set_result(self._work(task))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def relay(source: Any, answer: Callable[[Any], Answer]) -> Future[Answer]:
+    """A plain future that ends as another one does, by `answer(other)`, which gives its result or raises."""
+    target: Future[Answer] = Future()
+
+    def end(ended: Any) -> None:
+        try:
+            result = answer(ended)
+        except BaseException as error:
+            target.set_exception(error)
+        else:
+            target.set_result(result)
+
+    source.add_done_callback(end)
+    return target

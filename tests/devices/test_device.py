@@ -1,0 +1,146 @@
+"""Every metric and a step of training, on a GPU that is not there: the same numbers, and nothing left on the CPU."""
+
+from random import Random
+
+import pytest
+import torch
+from torch import nn
+
+import initio
+from initio.autodiff import devices
+from initio.autodiff.devices import check_device, find_device
+from initio.data import Dataset, load
+from initio.metrics import METRICS, Options, Value, evaluate
+from initio.spaces import NetworkSettings, get_space
+from initio.training import TrainingSettings
+from initio.training.examples import examples_of
+from initio.training.fit import fit
+from initio.training.machine import PlainMachine
+from tests.pretended import GPU, MixedDevicesError, Pretended, moved, pretended_gpu
+
+NB201 = get_space("nb201")
+CELL = NB201.parse("|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|none~1|nor_conv_3x3~2|")
+BATCH = initio.noise((3, 8, 8), classes=3, batch_size=4, seed=0)
+NETWORK = NetworkSettings(channels=2, cells=1, classes=3, shape=BATCH.shape)
+MEASURED = [name for name, metric in METRICS.items() if not metric.needs & {"timing", "counting"}]
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device may be measured on; the CPU computes as it does: by torch alone."""
+    monkeypatch.setattr(devices, "MEASURED_ON", ("cpu", GPU.type))
+    monkeypatch.setattr("initio.autodiff.fused.library", lambda: None)
+
+
+def network() -> nn.Module:
+    return NB201.build(CELL, NETWORK, seed=0)
+
+
+def same(found: dict[str, Value], expected: dict[str, Value]) -> None:
+    """To a few roundings of float64, in which values are added up."""
+    assert {name: one.flag for name, one in found.items()} == {name: one.flag for name, one in expected.items()}
+    for name, one in found.items():
+        assert one.value == pytest.approx(expected[name].value, rel=1e-12), name
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_norm": "coupled", "reduction": "all", "parameters": "all"}], ids=str)
+def test_every_metric_on_another_device(options: dict[str, str]) -> None:
+    names = MEASURED if not options else ["trace", "kappa", "grad_norm"]
+    expected = evaluate(network(), BATCH, names, Options(**options))  # type: ignore[arg-type]
+    with pretended_gpu():
+        same(evaluate(moved(network()), BATCH, names, Options(**options)), expected)  # type: ignore[arg-type]
+
+
+def test_a_module_of_ones_own_on_another_device() -> None:
+    """One whose layers are not known to the fast paths."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 6), nn.Softplus(), nn.LayerNorm(6), nn.Linear(6, 3))
+    names = ["trace", "grad_norm", "jacob_cov", "synflow"]
+    expected = evaluate(model, BATCH, names)
+    with pretended_gpu():
+        same(evaluate(moved(model), BATCH, names), expected)
+
+
+def test_a_training_on_another_device() -> None:
+    digits = load("digits")
+    assert isinstance(digits, Dataset)
+    settings = TrainingSettings(epochs=1, samples=64, batch_size=32)
+    examples = examples_of(digits, settings, 0)
+    size = NetworkSettings(channels=2, cells=1, classes=digits.classes, shape=digits.shape)
+    expected = fit(NB201.build(CELL, size, seed=0), examples, settings)
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # `.to` makes new parameters of another class
+    try:
+        with pretended_gpu():
+            found = fit(NB201.build(CELL, size, seed=0), examples, settings, machine=PlainMachine(GPU))
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
+    assert found.value == expected.value
+
+
+def test_a_tensor_made_without_its_device_cannot_meet_the_rest() -> None:
+    with pretended_gpu():
+        there = torch.ones(2, device=GPU)
+        assert isinstance(there + torch.zeros(2, device=GPU), Pretended)
+        assert isinstance(there * 2 + torch.tensor(1.0), Pretended)  # a number may
+        for wrong in (lambda: there + torch.zeros(2), lambda: torch.cat([there, torch.ones(1)])):
+            with pytest.raises(MixedDevicesError):
+                wrong()
+        with pytest.raises((RuntimeError, TypeError)):
+            there.numpy()
+        assert there.cpu().numpy().sum() == 2
+
+
+@pytest.mark.parametrize("name", ["nb201", "nb101", "darts"])
+def test_a_step_of_training_on_the_meta_device(name: str) -> None:
+    """Shapes and devices of torch's own: where any tensor of a network were made on the CPU, this would not run."""
+    space = get_space(name)
+    with torch.device("meta"):
+        model = space.build(space.sample(Random(0)), NetworkSettings(channels=4, cells=3, classes=3), seed=0)
+        out = model.to("meta")(torch.empty(2, 3, 32, 32))
+        out.square().mean().backward()
+    assert (out.device.type, tuple(out.shape)) == ("meta", (2, 3))
+    assert {p.grad.device.type for p in model.parameters() if p.grad is not None} == {"meta"}
+
+
+def test_a_model_on_two_devices_is_refused() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3), nn.Linear(3, 3))
+    with pretended_gpu():
+        moved(model[2])
+        with pytest.raises(initio.InputError, match="the model is on cpu and on meta: move all of it to one device"):
+            evaluate(model, BATCH, "trace")
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("gpu", "a device is auto, cpu, cuda, cuda:0, cuda:1, ... or mps, not 'gpu'"),
+        ("cuda", "there is no device 'cuda' here: take cpu"),
+        ("cuda:1", "there is no device 'cuda:1' here"),
+    ],
+)
+def test_a_device_that_is_not_there(name: str, match: str) -> None:
+    with pytest.raises(initio.InputError, match=match):
+        check_device(name)
+    with pytest.raises(initio.InputError, match=match):
+        Options(device=name)
+
+
+def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_device("auto").type in ("cpu", "cuda", "mps")
+    monkeypatch.setattr(devices, "available", lambda: ["mps", "cpu"])
+    assert (find_device("auto").type, find_device("auto", measured=True).type) == ("mps", "cpu")
+    with pytest.raises(initio.InputError, match="mps has no float64, in which sums and kernels are kept"):
+        find_device("mps", measured=True)
+
+
+def test_half_precision_where_it_is_safe() -> None:
+    names = ["trace", "grad_norm", "snip", "synflow"]
+    exact, half = (evaluate(network(), BATCH, names, Options(dtype=dtype)) for dtype in ("float32", "bfloat16"))
+    for name in names:
+        assert half[name].value == pytest.approx(exact[name].value, rel=0.25), name  # four inputs, two channels
+
+
+@pytest.mark.parametrize("name", ["kappa", "lambda_min", "grasp"])
+def test_half_precision_where_it_is_not(name: str) -> None:
+    with pytest.raises(initio.InputError, match=f"{name} cannot be measured in half precision, which rounds away"):
+        evaluate(network(), BATCH, [name], Options(dtype="bfloat16"))

@@ -1,0 +1,163 @@
+"""What every executor promises: all tasks, each answer once, whoever dies, and a sentence about what cannot go on."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from distributed import KilledWorker
+
+from initio import InputError
+from initio.executors import DEATHS, Executor, Here, LostTasksError, Processes, cluster, executor_for
+from initio.executors.base import WorkerDiedError
+from initio.executors.cluster import Cluster, _ClusterSession, local_cluster, versions
+from tests.executors.deadly import die_of_three, die_once, pid, refuse_three, square
+
+TASKS = range(20)
+OTHER = r"^the worker tcp://\S+ has initio [\d.]+, this process has 9.9: install the same"
+SQUARES = [number * number for number in TASKS]
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """Two workers that are started again when they die."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with local_cluster(2) as local:
+        yield local.scheduler_address
+
+
+@pytest.fixture(params=["here", "processes", "cluster"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "here":
+        return Here()
+    if request.param == "processes":
+        return Processes(2)
+    return Cluster(request.getfixturevalue("scheduler"))
+
+
+@pytest.fixture(params=["processes", "cluster"])
+def mortal(request: pytest.FixtureRequest) -> Executor:
+    return Processes(2) if request.param == "processes" else Cluster(request.getfixturevalue("scheduler"))
+
+
+def answers(executor: Executor, work: object, deaths: list[None] | None = None) -> list[int]:
+    found: dict[int, int] = {}
+
+    def hear(number: int, answer: int) -> None:
+        assert number not in found
+        assert threading.current_thread() is threading.main_thread()
+        found[number] = answer
+
+    try:
+        executor.map(work, TASKS, hear, on_death=lambda: (deaths if deaths is not None else []).append(None))  # type: ignore[arg-type]
+    finally:
+        hear(-1, 0)
+        del found[-1]
+    return [found[number] for number in sorted(found)]
+
+
+def test_all_tasks_are_done_once(executor: Executor) -> None:
+    assert answers(executor, square) == SQUARES
+    assert list(executor.ordered(square, TASKS)) == SQUARES
+    executor.map(square, [], lambda number, answer: pytest.fail("there was no task"))
+
+
+def test_a_session_answers_one_by_one(executor: Executor) -> None:
+    with executor.open(square) as session:
+        assert [session.submit(number).result(60) for number in (3, 4)] == [9, 16]
+        assert session.workers == (1 if executor == Here() else 2)
+
+
+def test_what_the_work_raises_ends_everything(executor: Executor) -> None:
+    with pytest.raises(InputError, match="three is refused"):
+        answers(executor, refuse_three)
+
+
+def test_what_the_listener_raises_ends_everything(mortal: Executor) -> None:
+    def stop(number: int, answer: int) -> None:
+        raise KeyError(number)
+
+    with pytest.raises(KeyError):
+        mortal.map(square, TASKS, stop)
+
+
+def test_a_worker_that_was_killed_costs_nothing_but_time(mortal: Executor, tmp_path: Path) -> None:
+    deaths: list[None] = []
+    assert answers(mortal, partial(die_once, str(tmp_path / "died")), deaths) == SQUARES
+    assert len(deaths) == isinstance(mortal, Processes)  # a scheduler starts a worker again without a word
+
+
+def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done() -> None:
+    found: list[int] = []
+    deaths: list[None] = []
+    with pytest.raises(LostTasksError) as lost:
+        Processes(2).map(
+            die_of_three, TASKS, lambda number, _: found.append(number), on_death=lambda: deaths.append(None)
+        )
+    assert lost.value.numbers == [3]
+    assert sorted(found) == [number for number in TASKS if number != 3]
+    assert DEATHS <= len(deaths) <= 2 * DEATHS
+
+
+@pytest.mark.parametrize(
+    ("raised", "told", "match"),
+    [
+        (KilledWorker("task", SimpleNamespace(address="tcp://x"), 3), WorkerDiedError, "task"),
+        (ModuleNotFoundError("No module named 'initio'", name="initio"), InputError, "has no initio: install the same"),
+        (CancelledError(), InputError, "went away"),
+    ],
+)
+def test_what_a_cluster_answers(raised: Exception, told: type[Exception], match: str) -> None:
+    """Deaths that a scheduler no longer hides, and workers that lack something."""
+    session = _ClusterSession.__new__(_ClusterSession)
+    session._where = "tcp://host:1"
+    future: Future[int] = Future()
+    future.set_exception(raised)
+    with pytest.raises(told, match=match):
+        session._answer(future)
+
+
+def test_a_worker_of_another_version_is_refused(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = versions()
+    monkeypatch.setattr(cluster, "versions", lambda: here | {"initio": "9.9"})
+    with pytest.raises(InputError, match=OTHER):
+        answers(Cluster(scheduler), square)
+
+
+def test_a_scheduler_that_goes_away_is_a_sentence() -> None:
+    with local_cluster(1) as local:
+        heard: list[int] = []
+
+        def stop(number: int, answer: int) -> None:
+            if not heard:
+                local.close()
+            heard.append(number)
+
+        with pytest.raises(InputError, match="went away: what was done is kept, and the same command goes on"):
+            Cluster(local.scheduler_address).map(square, range(1000), stop)
+    assert heard
+
+
+def test_a_local_cluster_is_started_and_ended() -> None:
+    found: list[int] = []
+    Cluster("local:2").map(pid, TASKS, lambda _, answer: found.append(answer))
+    assert 1 <= len(set(found)) <= 2
+
+
+def test_what_cannot_be() -> None:
+    for workers in (0, -1):
+        with pytest.raises(InputError, match=f"workers must be at least 1, not {workers}"):
+            executor_for(workers)
+    with pytest.raises(InputError, match="give --workers or --cluster, not both"):
+        executor_for(2, "local:2")
+    for wrong in ("local:0", "local", "http://x", ""):
+        with pytest.raises(
+            InputError, match="a cluster is the address of a Dask scheduler, tcp://HOST:PORT, or local:8"
+        ):
+            executor_for(1, wrong)
+    with pytest.raises(InputError, match="the cluster tcp://127.0.0.1:1 cannot be reached"):
+        answers(Cluster("tcp://127.0.0.1:1"), square)
