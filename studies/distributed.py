@@ -12,7 +12,6 @@ python -m studies.distributed --cells 60 --worker-kills 2 --client-kills 1
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import random
 import signal
@@ -71,7 +70,6 @@ def main(argv: list[str] | None = None) -> None:
         with Store(url), psycopg.connect(url, autocommit=True) as connection:
             connection.execute(COUNTED)
         began = time.perf_counter()
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         with local_cluster(args.workers) as cluster:
             print(f"PostgreSQL and {args.workers} workers: kill −9 of " + ", ".join(kills))
             killed = disturbed(

@@ -85,6 +85,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import dask
     import distributed
 
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     patient = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.comm.timeouts.connect": "120s"}
     made: Any = distributed.LocalCluster
     with dask.config.set(patient), made(workers, threads_per_worker=1, dashboard_address=":0") as cluster:
