@@ -7,9 +7,9 @@ steps of searches, the derivatives of one-shot networks, and searches on publish
 another search since; its runs are from the commit that gave it the ranking's members). The table prints how many are
 equal to the bit and the largest relative difference of the others. What is computed in float64 may differ by 1e-6, what
 is computed in float32 by 1e-4, traces of nasi-fit's steps by 8e-3, one-shot networks in float32 by 0.1; beyond that the
-command fails. Metrics in float32 are compared by how far they are off float64's: one that is no farther off than that
-metric ever was among the kept of its space is counted apart, since ill-conditioned ones (jacob_cov, grasp) move more
-than 1e-4 when kernels round in another way. Without --data the benches are left out.
+command fails. Metrics in float32 are compared by how far they are off float64's: one whose error is of the order of the
+largest error of that metric among the kept of its space, or below, is counted apart, since ill-conditioned ones
+(jacob_cov, grasp) move more than 1e-4 when kernels round in another way. Without --data the benches are left out.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "traces, float32": 8e-3, "one-sh
 KINDS = {"nasi": "one-shot, float32", "nasi-fit": "traces, float32"}
 PARTS = ("scores", "searches", "derivatives", "rounding", "bench")
 TODAY = {"nasi": "nasi-fit", "nasi-literal": "nasi"}  # what the kept searches are called now
+ORDER = 10  # times an error: of the same order
 SAMPLES = 3  # of each one-shot network, for the rounding
 
 
@@ -125,7 +126,7 @@ def scores(spaces: Sequence[str] = (), first: int | None = None) -> Iterator[Row
                 now = measure(arch, batch, columns, network=network, options=options)
                 for metric in columns:
                     then = _number(columns[metric][number])
-                    row.add_rounded(then, now[metric].value, doubles[metric][number], errors[metric])
+                    row.add_rounded(then, now[metric].value, doubles[metric][number], ORDER * errors[metric])
                     row.add(flags.get(metric, {}).get(str(number), ""), now[metric].flag)
             yield row
 
