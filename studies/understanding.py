@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--grid", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("runs/understanding"))
+    parser.add_argument("--any-size", action="store_true", help="published: alike with any number of parameters")
     parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -130,7 +131,7 @@ def tables(options: argparse.Namespace) -> None:
 def published(options: argparse.Namespace) -> None:
     """Do wide cells learn faster, and do they end higher? Rank correlations of width and depth with accuracies.
 
-    Among all cells, and among those with the same operations, as many arrows and as many parameters.
+    Among all cells, and among those with the same operations, as many arrows and, unless --any-size, parameters.
     """
     print(
         "| benchmark | accuracy | cells | width ρ | depth ρ | alike but for connections: groups | width ρ | depth ρ |"
@@ -139,6 +140,8 @@ def published(options: argparse.Namespace) -> None:
     for name, cells, sizes, accuracies in (nb101_cells(options.data), nb201_cells(options.data)):
         seen = [shape(cell) for cell in cells]
         width, depth = (np.array([getattr(one, what) for one in seen]) for what in ("width", "depth"))
+        if options.any_size:
+            sizes = np.zeros_like(sizes)
         words = [f"{operations_of(cell)} {size}" for cell, size in zip(cells, sizes, strict=True)]
         numbers = np.unique(np.array(words), return_inverse=True)[1]
         for label, values in accuracies.items():
