@@ -26,8 +26,8 @@ from typing import Any
 
 import psycopg
 
-from initio.executors.cluster import local_cluster
 from initio.scores.store import Store, differences
+from initio.system.executors.cluster import local_cluster
 from studies.servers import postgres_server
 
 NETWORKS = ("--metrics", "params,trace,kappa,naswot", "--channels", "4", "--cells", "1", "--batch-size", "8")

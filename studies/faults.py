@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from initio.cli import main as initio
-from initio.files import TEMPORARY
 from initio.scores.store import Store
+from initio.system.files import TEMPORARY
 
 SMALL = ("--metrics", "grad,trace,kappa,naswot,params", "--cells", "1", "--channels", "2", "--data", "noise:3x8x8",
          "--batch-size", "4", "--repeats", "2")  # fmt: skip

@@ -23,13 +23,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
-from initio.files import add_line, whole_lines
 from initio.searches import Problem
 from initio.searches.base import decode_step, encode_step
 from initio.searches.methods.nasi_fit import Measured, NasiFit, TraceFit
 from initio.searches.models.additive import design, regress, sharing
 from initio.searches.traces import log, penalised
 from initio.spaces import get_space
+from initio.system.files import add_line, whole_lines
 from studies.nasi_quality import MODES, PUBLISHED, Table, digest, problem_of, table_of
 
 SEED = 777  # of the measured architectures, which no search of the tables has

@@ -28,7 +28,6 @@ from joblib import Parallel, delayed
 from scipy.stats import pearsonr, spearmanr
 
 from initio.errors import InputError
-from initio.files import add_line, whole_lines
 from initio.networks.cost import count
 from initio.records import Architecture
 from initio.runs.search import make_problem, make_search
@@ -39,6 +38,7 @@ from initio.searches.problem import climb
 from initio.searches.traces import whole_trace
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
+from initio.system.files import add_line, whole_lines
 from initio.tables.nb301 import EPOCHS, Surrogate
 
 MODES = {"data": ("cifar", "true"), "random labels": ("cifar", "random"), "noise": ("noise", "true")}

@@ -22,12 +22,12 @@ import numpy as np
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from initio.errors import InputError
-from initio.files import whole_file
 from initio.metrics import Options, evaluate
 from initio.records import Architecture
 from initio.searches.methods.nasi_fit import traces
 from initio.spaces import get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
+from initio.system.files import whole_file
 from studies.nasi_quality import MODES, Job, Journal, default_of, digest, nb1shot1_table, problem_of
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initio.files import write_text
 from initio.networks.graphs import Graph, Mixed
 from initio.networks.shared import Blend, SharedNetwork
 from initio.networks.supernet import is_zero
 from initio.records import Architecture
 from initio.runs.search import search
 from initio.searches import SearchResult
+from initio.system.files import write_text
 from studies.training_free import table_of
 
 FORWARD = 1 / 3  # of a forward and a backward pass

@@ -36,11 +36,11 @@ from joblib import Parallel, delayed
 
 import initio
 from initio.errors import InputError
-from initio.files import add_line, whole_lines
 from initio.records import Architecture, Query
 from initio.runs.compare import BenchSetup
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, QuerySearch, Trained, drive, find_search
+from initio.system.files import add_line, whole_lines
 
 TABLES = ("nb201/c10", "nb201/c100", "nb201/in16", "nb101/c10", "nb301/c10")
 BUDGETS = (5, 10, 20, 50, 100)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import initio
-from initio.files import peak_bytes
+from initio.system.files import peak_bytes
 from initio.training import MachineSettings, TrainingSettings, fit
 from initio.training.augment import crop_flip
 from initio.training.examples import examples_of

@@ -32,11 +32,11 @@ from initio.data import Dataset
 from initio.data.draw import SUBSET, generator
 from initio.data.sources import load_parts
 from initio.data.split import stratified
-from initio.files import add_line, whole_lines
 from initio.records import Architecture
 from initio.runs.search import make_problem
 from initio.searches.problem import climb
 from initio.spaces import NetworkSettings, get_space
+from initio.system.files import add_line, whole_lines
 from initio.training import TrainingSettings
 from initio.training.examples import HeldExamples
 from initio.training.fit import fit

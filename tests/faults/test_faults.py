@@ -20,11 +20,11 @@ import torch
 import initio
 from initio import Architecture, Batch, NetworkSettings, noise
 from initio.cli import main
-from initio.executors import LostTasksError, Processes
 from initio.metrics import METRICS, Options
 from initio.scores.pool import ScoringJob, sample, score_pool
 from initio.scores.store import Store, differences
 from initio.spaces import NB201, Space
+from initio.system.executors import LostTasksError, Processes
 from studies.faults import SMALL, command, count, workers_of
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers through /proc")
@@ -71,7 +71,7 @@ def test_kill_main_then_resume(tmp_path: Path) -> None:
 def test_a_network_that_always_kills_its_worker_is_named_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tests/executors/test_executors.py kills real workers."""
+    """tests/system/executors/test_executors.py kills real workers."""
 
     def lose_the_second(_: Processes, work: Callable[[object], object], tasks: Sequence[object]) -> Iterator[object]:
         yield from ((number, work(task)) for number, task in enumerate(tasks) if number != 1)

@@ -158,7 +158,7 @@ def test_cells_of_nb1shot1_find_the_scores_of_their_networks() -> None:
 
 def test_trainings_are_shared_by_runs_unless_that_is_not_wanted(tmp_path: Path, capsys: Any) -> None:
     from initio.cli import main
-    from initio.files import cache_folder
+    from initio.system.files import cache_folder
 
     def search(folder: str, **more: Any) -> tuple[SearchResult, list[str]]:
         updates: list[str] = []

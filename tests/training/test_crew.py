@@ -7,10 +7,10 @@ import pytest
 
 from initio.data import Dataset
 from initio.errors import Deadline, OutOfTimeError
-from initio.executors import Processes, executor_for
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
+from initio.system.executors import Processes, executor_for
 from initio.training.crew import TrainingCrew
 from tests.searches.asking import ask, asking
 from tests.training.cases import MLP, PERCEPTRON, answers, training

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from initio.cli.progress import Reporter
 from initio.cli.units import names, number, pairs, print_json
 from initio.errors import InputError
-from initio.files import write_text
+from initio.system.files import write_text
 
 if TYPE_CHECKING:
     from initio.runs.compare import BenchSetup, Outcome, Summary

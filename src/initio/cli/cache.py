@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from initio.cli.units import size, tell
-from initio.files import cache_folder
 from initio.report.terminal import columns
+from initio.system.files import cache_folder
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from initio.cli.units import size
-from initio.files import HAS_LOCKS, cache_folder
 from initio.report.terminal import columns
+from initio.system.files import HAS_LOCKS, cache_folder
 
 
 @dataclass(frozen=True)

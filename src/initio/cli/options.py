@@ -33,7 +33,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from initio.errors import InputError, nearest
-from initio.files import read_text
+from initio.system.files import read_text
 
 EXPECTED = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"}
 METAVARS = {int: "N", float: "X"}

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initio.files import whole_file
+from initio.system.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initio.errors import InputError
-from initio.files import whole_file
 from initio.report.cells import Cell, drawn, family, live, printable, remark
 from initio.report.layout import Arrow, Box, Layout, Point, Size, Spacing, arrange
+from initio.system.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

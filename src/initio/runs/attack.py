@@ -11,11 +11,11 @@ import numpy as np
 
 from initio.data.draw import whole
 from initio.errors import InputError, did_you_mean
-from initio.files import write_text
 from initio.records import to_json
 from initio.runs.ensembles import Ensemble, load_ensemble, normalising, raw_inputs
 from initio.runs.export import is_ensemble
 from initio.runs.models import TrainedModel, load_model
+from initio.system.files import write_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

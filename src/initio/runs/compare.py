@@ -21,8 +21,6 @@ import numpy as np
 
 from initio.data.sources import data_in
 from initio.errors import InputError
-from initio.executors import DEATHS, LostTasksError, executor_for
-from initio.files import add_line, whole_lines
 from initio.records import Query, decode, encode, load_json
 from initio.report.curves import Curves
 from initio.runs.folder import RunFolder
@@ -32,6 +30,8 @@ from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, Problem, Search, SearchResult, Trained, drive
+from initio.system.executors import DEATHS, LostTasksError, executor_for
+from initio.system.files import add_line, whole_lines
 from initio.tables import Table, open_table
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts, located
 from initio.errors import InputError
-from initio.files import read_text
 from initio.records import Architecture, Scalar, decode, from_json
 from initio.runs.folder import find_architecture, option_words, typed
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.spaces import NetworkSettings, get_space
+from initio.system.files import read_text
 from initio.training import TrainedEpoch, checkpoints
 from initio.training.checkpoints import UnusableError
 from initio.training.examples import HeldExamples, examples_of

@@ -18,8 +18,6 @@ from initio.data import Noise
 from initio.data.draw import generator
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
-from initio.executors import LostTasksError, executor_for
-from initio.files import fresh_folder, whole_file, write_text
 from initio.records import Architecture, to_json
 from initio.runs.ensembles import (
     LEAST,
@@ -52,6 +50,8 @@ from initio.searches.ensembles import (
     uniform,
 )
 from initio.spaces import get_space
+from initio.system.executors import LostTasksError, executor_for
+from initio.system.files import fresh_folder, whole_file, write_text
 
 if TYPE_CHECKING:
     from initio.searches.oneshot import SharedTraining

@@ -27,13 +27,13 @@ import numpy as np
 from initio.analysis.ensembles import CorruptedErrors, EnsembleJudgement, by_corruption
 from initio.data.draw import generator
 from initio.errors import InputError
-from initio.files import locked, read_text
 from initio.records import Architecture, Scalar, from_json
 from initio.runs.evaluate import kept_aside
 from initio.runs.folder import option_words
 from initio.runs.models import TrainedModel, load_model
 from initio.searches.ensembles import Candidate, DeltaBy, Sampling
 from initio.spaces import get_space
+from initio.system.files import locked, read_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -18,10 +18,10 @@ from initio.data.arrays import NoPartError
 from initio.data.draw import whole
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
-from initio.files import read_text, write_text
 from initio.records import from_json, to_json
 from initio.report.terminal import columns
 from initio.runs.models import TrainedModel, TrainPlan, Which, load_model
+from initio.system.files import read_text, write_text
 
 if TYPE_CHECKING:
     import torch

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from initio.errors import InputError, did_you_mean
-from initio.files import read_text, whole_file, write_text
 from initio.records import Architecture, from_json, to_json
 from initio.runs.card import UNSTATED, EnsembleCard, ModelCard, ensemble_card, make_card
 from initio.runs.ensembles import Ensemble, load_ensemble
 from initio.runs.models import TrainedModel, Which, load_model
 from initio.spaces import GraphSpace, exports
 from initio.spaces.exports import ensemble_source, python_source
+from initio.system.files import read_text, whole_file, write_text
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "python": ".py", "safetensors": ".safetensors"}
 ENSEMBLES = ("onnx", "torchscript", "python")

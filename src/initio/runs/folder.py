@@ -28,7 +28,6 @@ from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
 from initio.runs.budget import TrainingSizes
 from initio.runs.models import ModelFolder
@@ -37,6 +36,7 @@ from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
 from initio.spaces import NetworkSettings, Space, get_space, parse
+from initio.system.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
 
 R = TypeVar("R")
 NONE: Mapping[Scalar, str] = {None: "none"}  # as it is typed

@@ -25,10 +25,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
 from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
 from initio.report.terminal import columns
 from initio.spaces import NetworkSettings, Space, get_space
+from initio.system.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
 
 if TYPE_CHECKING:
     from torch import nn

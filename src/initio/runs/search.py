@@ -17,8 +17,6 @@ from initio.data import Data
 from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
-from initio.executors import Executor, cores, executor_for
-from initio.files import cache_folder
 from initio.records import Architecture, decode
 from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folder import RunFolder, RunPlan
@@ -28,6 +26,8 @@ from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.base import Size
+from initio.system.executors import Executor, cores, executor_for
+from initio.system.files import cache_folder
 
 if TYPE_CHECKING:
     from initio.scores.pool import ScoringProgress

@@ -16,11 +16,11 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from initio.errors import InputError
-from initio.files import add_line, whole_lines, write_text
 from initio.records import decode, encode, load_json, to_json
 from initio.report.sharing import SharedCell, SharingResult, save_sharing
 from initio.runs.folder import RunFolder
 from initio.runs.search import make_problem, make_search
+from initio.system.files import add_line, whole_lines, write_text
 from initio.tables import open_table
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ from initio.data import Dataset
 from initio.data.look import DataReport, look
 from initio.data.sources import has_size, located
 from initio.errors import Deadline, InputError
-from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import Architecture, from_json, to_json
 from initio.runs.budget import Ending, Ticking
 from initio.runs.evaluate import evaluate
@@ -46,6 +45,7 @@ from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult, find_search
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
+from initio.system.files import add_line, locked, read_text, whole_lines, write_text
 
 IMAGES, FEATURES = "nb201", "mlp-3"  # the spaces for images and for all else
 RESNET = parse("|nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|skip_connect~2|")

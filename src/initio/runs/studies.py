@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from initio.errors import InputError
-from initio.executors import DEATHS, LostTasksError, executor_for
-from initio.files import add_line, locked, read_text, whole_lines, write_text
 from initio.records import decode, encode, from_json, load_json, to_json
+from initio.system.executors import DEATHS, LostTasksError, executor_for
+from initio.system.files import add_line, locked, read_text, whole_lines, write_text
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from initio.data import Dataset, Noise
 from initio.data.sources import load_parts, located
 from initio.errors import Deadline, InputError
-from initio.files import write_text
 from initio.records import Architecture, decode, encode, to_json
 from initio.runs.folder import RunFolder, find_architecture
 from initio.runs.models import WHICH, ModelFolder, TrainedModel, TrainOutcome, TrainPlan
@@ -21,6 +20,7 @@ from initio.searches.driver import versions
 from initio.searches.result import SearchResult
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.genotype import GenotypeSpace
+from initio.system.files import write_text
 
 if TYPE_CHECKING:
     from torch import nn

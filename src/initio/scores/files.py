@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from initio.errors import InputError
-from initio.files import whole_file
 from initio.scores.measure import home_of
 from initio.scores.table import ScoreTable
 from initio.spaces import Space
+from initio.system.files import whole_file
 
 COLUMNS = ("space", "architecture", "canonical", "metric", "seed", "value", "flag", "data", "settings", "version")
 CHUNK = 50_000  # lines that are in memory at once

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from initio.autodiff.threads import one_thread
 from initio.errors import InputError
-from initio.executors import DEATHS, Executor, Here, LostTasksError, executor_for
-from initio.files import read_text
 from initio.records import Architecture, Batch, Evaluation, Settings, settings
 from initio.scores.measure import home_of, is_cost, measure, subject
 from initio.scores.read import fill
 from initio.scores.store import Store
 from initio.scores.table import Origin, ScoreTable
 from initio.spaces import NetworkSettings, Space, parse
+from initio.system.executors import DEATHS, Executor, Here, LostTasksError, executor_for
+from initio.system.files import read_text
 
 if TYPE_CHECKING:
     from initio.metrics import Metric, Options

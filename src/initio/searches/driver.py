@@ -9,12 +9,12 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from initio.files import peak_bytes
 from initio.records import Architecture, Cost
 from initio.searches.base import OnStep, Search
 from initio.searches.problem import Problem
 from initio.searches.result import Facts, SearchResult
 from initio.spaces import GraphSpace
+from initio.system.files import peak_bytes
 
 
 def drive(

@@ -15,12 +15,12 @@ import numpy as np
 
 from initio.data import Data
 from initio.errors import InputError
-from initio.executors import Executor, Here
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches.limits import Limits, Stopwatch, milliseconds
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
+from initio.system.executors import Executor, Here
 
 if TYPE_CHECKING:
     from torch import nn

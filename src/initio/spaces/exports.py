@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from initio.errors import InputError, did_you_mean
-from initio.files import whole_file
 from initio.networks.graphs import NetworkSettings
 from initio.records import Architecture, to_json
 from initio.spaces import GraphSpace, Space, get_space, parse
+from initio.system.files import whole_file
 
 
 def export(

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from initio.errors import InputError
-from initio.files import read_text
 from initio.records import Architecture, Observation, Query
 from initio.spaces import DARTS, GraphSpace
 from initio.spaces.darts import CELLS, EDGES, NODES, OPS, PER_CELL, SOURCES
+from initio.system.files import read_text
 from initio.tables.base import Report, Table, Validation
 from initio.tables.compact import Arrays, CompactTable, Row, Rows
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from initio.errors import InputError
-from initio.files import whole_file
+from initio.system.files import whole_file
 
 DIGEST = 32  # bytes
 

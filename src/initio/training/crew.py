@@ -9,9 +9,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
-from initio.executors import Executor, Here, Session
-from initio.executors.base import WorkerDiedError
 from initio.records import Observation, Query
+from initio.system.executors import Executor, Here, Session
+from initio.system.executors.base import WorkerDiedError
 from initio.training.evaluate import Training
 
 PATIENCE = 0.2  # seconds between two looks at the clock, while workers train

@@ -14,10 +14,10 @@ from torch import nn
 
 from initio.data import Data, Noise
 from initio.errors import Deadline, InputError
-from initio.files import write_text
 from initio.records import Architecture, Observation, Query
 from initio.scores.measure import home_of, subject
 from initio.spaces import GraphSpace, NetworkSettings, Space
+from initio.system.files import write_text
 from initio.training.examples import Examples, examples_of
 from initio.training.fit import Enough, OnNote, OnProgress, TrainedEpoch, TrainingProgress, fit
 from initio.training.machine import laid_out

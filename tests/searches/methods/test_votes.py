@@ -12,7 +12,6 @@ import initio
 from initio.analysis.ranking import log_ranks
 from initio.data import load
 from initio.errors import InputError
-from initio.executors import Processes
 from initio.metrics import evaluate
 from initio.records import Architecture, Batch
 from initio.searches import Limits, Problem, drive
@@ -20,6 +19,7 @@ from initio.searches.methods import votes
 from initio.searches.methods.votes import CHOOSERS, Properties, VotedFinalist, VotedStep, VotingSearch, climbed, ranking
 from initio.searches.restarts import stability
 from initio.spaces import NB101, NB201, NetworkSettings
+from initio.system.executors import Processes
 
 THIN = NetworkSettings(channels=2, cells=1, shape=(3, 8, 8))
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), THIN, batch_size=8)

@@ -24,9 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initio.files import write_text
 from initio.report.cells import Cell, drawn, family
 from initio.report.picture import svg_text
+from initio.system.files import write_text
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from initio.errors import InputError
-from initio.files import whole_file
+from initio.system.files import whole_file
 from initio.tables.convert.nb101 import nb101_arrays
 from initio.tables.convert.nb201 import nats_file, nats_folder, nb201_file
 from initio.tables.convert.tfrecord import is_tfrecord

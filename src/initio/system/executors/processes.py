@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from initio.executors.base import Answer, Executor, Session, Task, Work, WorkerDiedError, relay
+from initio.system.executors.base import Answer, Executor, Session, Task, Work, WorkerDiedError, relay
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import pytest
 from distributed import KilledWorker
 
 from initio import InputError
-from initio.executors import DEATHS, Executor, Here, LostTasksError, Processes, cluster, executor_for
-from initio.executors.base import WorkerDiedError
-from initio.executors.cluster import Cluster, _ClusterSession, local_cluster, versions
-from tests.executors.deadly import die_of_three, die_once, pid, refuse_three, square
+from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Processes, cluster, executor_for
+from initio.system.executors.base import WorkerDiedError
+from initio.system.executors.cluster import Cluster, _ClusterSession, local_cluster, versions
+from tests.system.executors.deadly import die_of_three, die_once, pid, refuse_three, square
 
 TASKS = range(20)
 OTHER = r"^the worker tcp://\S+ has initio [\d.]+, this process has 9.9: install the same"

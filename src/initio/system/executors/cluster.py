@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any
 
 from initio.errors import InputError
-from initio.executors.base import Answer, Executor, Session, Task, Work, WorkerDiedError, relay
+from initio.system.executors.base import Answer, Executor, Session, Task, Work, WorkerDiedError, relay
 
 LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")

@@ -8,8 +8,8 @@ worker may die: what it was at is done again, and a task of which workers die ag
 from __future__ import annotations
 
 from initio.errors import InputError
-from initio.executors.base import DEATHS, Executor, Here, LostTasksError, Session, cores
-from initio.executors.processes import Processes
+from initio.system.executors.base import DEATHS, Executor, Here, LostTasksError, Session, cores
+from initio.system.executors.processes import Processes
 
 __all__ = ["DEATHS", "Executor", "Here", "LostTasksError", "Processes", "Session", "cores", "executor_for"]
 
@@ -28,7 +28,7 @@ def executor_for(workers: int = 1, cluster: str | None = None) -> Executor:
     if workers < 1:
         raise InputError(f"workers must be at least 1, not {workers}")
     if cluster is not None:
-        from initio.executors.cluster import Cluster
+        from initio.system.executors.cluster import Cluster
 
         if workers > 1:
             raise InputError("workers are those of the cluster: give --workers or --cluster, not both")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from initio.errors import InputError
-from initio.files import add_line, fresh_folder, is_abandoned, read_text, whole_file, whole_lines, write_text
+from initio.system.files import add_line, fresh_folder, is_abandoned, read_text, whole_file, whole_lines, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
