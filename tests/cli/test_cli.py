@@ -140,7 +140,7 @@ def test_env_says_what_results_depend_on(capsys: pytest.CaptureFixture[str]) -> 
         (["sample", "nb201", "-n", "many"], "--count: expected a whole number, got 'many' (see initio sample --help)"),
         (["sample", "nb201", "-n", "0"], "--count must be at least 1, not 0"),
         (["sample", "nb201", "--sed", "1"], "--sed is not an option of initio sample: did you mean --seed? (see"),
-        (["store", "inof"], "initio store does one of info, diff, add, copy, pack, not 'inof' (see initio store --help)"),
+        (["store", "inof"], "initio store does one of info, diff, add, copy, pack, not 'inof'"),
         (["sample", "nb201", "--config", "missing.toml"], "missing.toml"),
         (["show", "|nor_conv_9x9~0|"], "an nb201 cell has 3 nodes joined by '+'"),
         (["show", CELL.replace("nor_conv_3x3", "nor_conv_9x9")], "unknown operation 'nor_conv_9x9'"),
