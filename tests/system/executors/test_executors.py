@@ -88,7 +88,8 @@ def test_what_the_listener_raises_ends_everything(mortal: Executor) -> None:
 def test_a_worker_that_was_killed_costs_nothing_but_time(mortal: Executor, tmp_path: Path) -> None:
     deaths: list[None] = []
     assert answers(mortal, partial(die_once, str(tmp_path / "died")), deaths) == SQUARES
-    assert len(deaths) == isinstance(mortal, Processes)  # a scheduler starts a worker again without a word
+    assert len(deaths) <= 1
+    assert deaths or not isinstance(mortal, Processes)  # a scheduler may start a worker again without a word
 
 
 def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done() -> None:

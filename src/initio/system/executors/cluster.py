@@ -26,6 +26,7 @@ LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
 REACH = 10  # seconds to wait for a scheduler
 GATHER = 60  # seconds to wait for its first worker
+HAND_OVER = 10.0  # seconds for an answer that a worker has ready
 SAME = ("initio", "torch", "numpy")  # whose versions must be the same everywhere
 
 
@@ -113,7 +114,9 @@ class _ClusterSession(Session[Task, Answer]):
         from distributed import KilledWorker
 
         try:
-            return sent.result()
+            return sent.result(timeout=HAND_OVER)
+        except TimeoutError:
+            raise WorkerDiedError("a worker died with an answer that it had not handed over") from None
         except ImportError as error:
             raise InputError(
                 f"a worker of the cluster {self._where} has no {error.name}: install the same as here"
