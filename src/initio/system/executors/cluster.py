@@ -26,7 +26,7 @@ LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
 REACH = 10  # seconds to wait for a scheduler
 GATHER = 60  # seconds to wait for its first worker
-HAND_OVER = 10.0  # seconds for an answer that a worker has ready
+HAND_OVER = 20.0  # seconds for an answer that a worker has ready; a client gives up a lost scheduler after 10
 SAME = ("initio", "torch", "numpy")  # whose versions must be the same everywhere
 
 
@@ -105,7 +105,7 @@ class _ClusterSession(Session[Task, Answer]):
 
     @property
     def workers(self) -> int:
-        return max(1, len(self._client.scheduler_info(n_workers=-1)["workers"]))
+        return max(1, len(self._client.scheduler_info(n_workers=-1).get("workers", ())))
 
     def submit(self, task: Task) -> Future[Answer]:
         return relay(self._client.submit(_do, self._work, self._mine, task, pure=False), self._answer)
@@ -115,7 +115,9 @@ class _ClusterSession(Session[Task, Answer]):
 
         try:
             return sent.result(timeout=HAND_OVER)
-        except TimeoutError:
+        except TimeoutError as error:
+            if self._client.status != "running":
+                raise self._gone() from error
             raise WorkerDiedError("a worker died with an answer that it had not handed over") from None
         except ImportError as error:
             raise InputError(
@@ -124,10 +126,13 @@ class _ClusterSession(Session[Task, Answer]):
         except KilledWorker as error:
             raise WorkerDiedError(str(error)) from None
         except (CancelledError, OSError) as error:
-            raise InputError(
-                f"the scheduler of the cluster {self._where} went away: what was done is kept, and the same command "
-                f"goes on once it is back"
-            ) from error
+            raise self._gone() from error
+
+    def _gone(self) -> InputError:
+        return InputError(
+            f"the scheduler of the cluster {self._where} went away: what was done is kept, and the same command "
+            f"goes on once it is back"
+        )
 
 
 # --- in a worker ------------------------------------------------------------------------------------------------------
