@@ -244,7 +244,7 @@ def test_store_pack(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_added_to_scores_that_come_with_initio(scored: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'nb201' names scores that come with Initio" in fail(capsys, "store", "add", "nb201", "scores.db")
+    assert "'nb201' names scores that come with Initio" in fail(capsys, "store", "copy", "scores.db", "nb201")
     assert not Path("nb201").exists()
 
 

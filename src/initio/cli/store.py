@@ -1,5 +1,4 @@
-"""`initio store info A`, `initio store diff A B`, `initio store add A B`, `initio store copy A B`,
-`initio store pack A B.xz`."""
+"""`initio store info A`, `initio store diff A B`, `initio store copy A B`, `initio store pack A B.xz`."""
 
 from __future__ import annotations
 
@@ -69,31 +68,8 @@ class StoreDiff:
 
 
 @dataclass(frozen=True)
-class StoreAdd:
-    """Writes into a store what another has and it does not, as from another machine.
-
-    Args:
-        path: the store that is written to.
-        other: the store that is read.
-        json: print the numbers as JSON.
-    """
-
-    path: str
-    other: str
-    json: bool = False
-
-    def run(self) -> None:
-        """Adds, and says how much."""
-        refuse_shipped(self.path)
-        with Store(find_store(self.other), read_only=True) as other, Store(self.path) as store:
-            facts = {"store": store.name, "added": store.add(other), "of": len(other), "scores": len(store)}
-        sentence = "added {added:,} of {of:,} scores to {store}, which has {scores:,}".format_map(facts)
-        tell(sentence, facts, json=self.json)
-
-
-@dataclass(frozen=True)
 class StoreCopy:
-    """Copies a store into another, as from a file to a server; what the other has already stays as it is.
+    """Copies a store into another, as of another machine or on a server; what the other has stays as it is.
 
     Args:
         path: the store that is read: a file, postgresql://... or the name of scores that come with Initio.
@@ -137,7 +113,7 @@ class StorePack:
         tell("packed {scores:,} scores into {written}".format_map(facts), facts, json=self.json)
 
 
-VERBS = {"info": StoreInfo, "diff": StoreDiff, "add": StoreAdd, "copy": StoreCopy, "pack": StorePack}
+VERBS = {"info": StoreInfo, "diff": StoreDiff, "copy": StoreCopy, "pack": StorePack}
 
 
 def refuse_shipped(name: str) -> None:
