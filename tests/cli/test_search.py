@@ -15,6 +15,7 @@ from initio.runs.folder import RunFolder, load
 from initio.searches import steps_of
 from initio.searches.restarts import steps_of_restart
 from initio.spaces import NB201, Size, Sizes
+from initio.system.leases import leased
 
 THIN = ["--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
 SMALL = ["--first", "3", "--rounds", "1", "--each", "1", *THIN]
@@ -279,9 +280,11 @@ def test_nobody_else_works_on_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     run = RunFolder(tmp_path / "run")
     run.result_path.unlink()
     before = run.steps_path.read_bytes()
-    with run.locked():
+    with leased(run.folder):
         assert main(["search", "--resume", str(run.folder)]) == 2
-    assert "another process is working on the run" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"process {os.getpid()} of " in said
+    assert said.endswith(f"is working on {str(run.folder)!r}: wait for it, or end it")
     assert run.steps_path.read_bytes() == before
     assert main(["search", "--resume", str(run.folder)]) == 0
 

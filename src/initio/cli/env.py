@@ -11,7 +11,7 @@ from pathlib import Path
 
 from initio.cli.units import size
 from initio.report.terminal import columns
-from initio.system.files import HAS_LOCKS, cache_folder
+from initio.system.files import cache_folder
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ def environment() -> dict[str, str]:
         "kernels": status(),
         "threads": f"one in each process; {os.cpu_count()} processors for --workers",
         "memory": _memory(),
-        "locks": "one process works on a run" if HAS_LOCKS else "this system has none: let one process work on a run",
         "runs": f"{Path('runs').absolute()}, unless --out names another folder",
         "stores": f"{Path('scores.db').absolute()}, unless --store names another file",
         "cache": str(cache_folder("trainings")),

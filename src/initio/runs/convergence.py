@@ -23,6 +23,7 @@ from initio.runs.folder import find_architecture, option_words, typed
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.spaces import NetworkSettings, get_space
 from initio.system.files import read_text
+from initio.system.leases import leased
 from initio.training import TrainedEpoch, checkpoints
 from initio.training.checkpoints import UnusableError
 from initio.training.examples import HeldExamples, examples_of
@@ -179,7 +180,7 @@ def convergence(
     )
     study = StudyFolder(Path(folder) if folder is not None else new_study_folder("convergence", arch.space, seed))
     study.begin(plan)
-    with study.locked():
+    with leased(study.folder):
         tasks = [(number, rate) for rate in plan.rates for number in range(len(plan.variants))]
         work = partial(trained_curve, study.folder)
         curves = study.answers(

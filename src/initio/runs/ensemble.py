@@ -52,6 +52,7 @@ from initio.searches.ensembles import (
 from initio.spaces import get_space
 from initio.system.executors import LostTasksError, executor_for
 from initio.system.files import fresh_folder, whole_file, write_text
+from initio.system.leases import leased
 
 if TYPE_CHECKING:
     from initio.searches.oneshot import SharedTraining
@@ -148,7 +149,7 @@ class _EnsembleWork:
     def run(self) -> Ensemble:
         kept = self.kept
         if not kept.result_path.is_file():
-            with kept.locked():
+            with leased(kept.folder, self.tell):
                 self._search()
                 if not kept.choice_path.is_file():
                     self._choose()

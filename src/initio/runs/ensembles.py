@@ -16,7 +16,6 @@ Each stage begins where the files say that the one before it ended: a run that w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -33,7 +32,7 @@ from initio.runs.folder import option_words
 from initio.runs.models import TrainedModel, load_model
 from initio.searches.ensembles import Candidate, DeltaBy, Sampling
 from initio.spaces import get_space
-from initio.system.files import locked, read_text
+from initio.system.files import read_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -200,10 +199,6 @@ class EnsembleFolder:
         if not found.plan_path.is_file():
             raise InputError(f"{str(folder)!r} is no ensemble: it has no ensemble.json")
         return found
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else works on it inside the block."""
-        return locked(self.plan_path, f"another process is working on {str(self.folder)!r}: wait for it")
 
     def member(self, number: int) -> Path:
         """The folder of a member, from 1."""

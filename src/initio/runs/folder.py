@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain, count
@@ -36,7 +35,7 @@ from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
 from initio.spaces import NetworkSettings, Space, get_space, parse
-from initio.system.files import add_line, fresh_folder, locked, read_text, whole_lines, write_text
+from initio.system.files import add_line, fresh_folder, read_text, whole_lines, write_text
 
 R = TypeVar("R")
 NONE: Mapping[Scalar, str] = {None: "none"}  # as it is typed
@@ -134,10 +133,6 @@ class RunFolder:
                 f"{str(folder)!r} is not a run: it has neither run.json nor result.json; start the search anew"
             )
         return run
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else works on this run inside the block."""
-        return locked(self.plan_path, f"another process is working on the run {str(self.folder)!r}: wait for it")
 
     @property
     def finished(self) -> bool:

@@ -37,6 +37,7 @@ from initio.runs.folder import find_architecture, option_words
 from initio.runs.models import ModelFolder, TrainedModel, load_model
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.runs.train import train
+from initio.system.leases import leased
 
 LINE = np.linspace(-0.25, 1.25, 31)  # from one solution, 0, to the other, 1
 OnDone = Callable[[str, int, int], None]  # hears a task, how much of it is done, and of how much
@@ -196,7 +197,7 @@ def landscape(
         raise InputError("the two solutions are of different networks: train the same architecture in the same size")
     study = StudyFolder(home / "study")
     study.begin(plan)
-    with study.locked():
+    with leased(study.folder, on_event):
         return _measure(study, plan, first, (workers, cluster), on_done)
 
 

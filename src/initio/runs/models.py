@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -28,7 +27,7 @@ from initio.errors import InputError
 from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
 from initio.report.terminal import columns
 from initio.spaces import NetworkSettings, Space, get_space
-from initio.system.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
+from initio.system.files import fresh_folder, read_text, whole_file, whole_lines, write_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -126,10 +125,6 @@ class ModelFolder:
         if not found.plan_path.is_file():
             raise InputError(f"{str(folder)!r} is not a training: it has no train.json; make one by `initio train`")
         return found
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else works on this training inside the block."""
-        return locked(self.plan_path, f"another process is working on the training {str(self.folder)!r}: wait for it")
 
     @property
     def finished(self) -> bool:

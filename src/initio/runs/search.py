@@ -28,6 +28,7 @@ from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.base import Size
 from initio.system.executors import Executor, cores, executor_for
 from initio.system.files import cache_folder
+from initio.system.leases import leased
 
 if TYPE_CHECKING:
     from initio.scores.pool import ScoringProgress
@@ -231,7 +232,7 @@ class _Work:
             self.problem.check()
 
     def _into(self, run: RunFolder) -> SearchResult:
-        with run.locked():
+        with leased(run.folder, self._tell):
             start = self.began - run.seconds()
             watch = self.problem.stopwatch
             for arch in watch.known.keys() - run.latencies().keys():  # timed while limits were checked

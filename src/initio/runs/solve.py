@@ -22,7 +22,6 @@ import math
 import time
 from bisect import bisect
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -45,7 +44,8 @@ from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult, find_search
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
-from initio.system.files import add_line, locked, read_text, whole_lines, write_text
+from initio.system.files import add_line, read_text, whole_lines, write_text
+from initio.system.leases import leased
 
 IMAGES, FEATURES = "nb201", "mlp-3"  # the spaces for images and for all else
 RESNET = parse("|nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|skip_connect~2|")
@@ -160,10 +160,6 @@ class SolveFolder:
         """What was asked."""
         return from_json(SolvePlan, read_text(self.plan_path), where=str(self.plan_path))
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else works on this run inside the block."""
-        return locked(self.plan_path, f"another process is working on {str(self.folder)!r}: wait for it")
-
     def used(self) -> float:
         """Seconds of work so far; a line that is no number was not written by us and counts nothing."""
         noted = [line.decode(errors="replace") for line in whole_lines(self.clock_path)]
@@ -206,7 +202,7 @@ class _Solving:
         """All stages; a finished run is read."""
         if self.kept.solution_path.is_file():
             return load_solution(self.kept.folder)
-        with self.kept.locked():
+        with leased(self.kept.folder, self.hear):
             used = self.kept.used()
             deadline = Deadline.after(self.plan.budget, used + time.perf_counter() - self.began)
             ticking = Ticking(self.kept.tick, self.began - used, self.on_event)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from itertools import chain, count
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, TypeVar
 from initio.errors import InputError
 from initio.records import decode, encode, from_json, load_json, to_json
 from initio.system.executors import DEATHS, LostTasksError, executor_for
-from initio.system.files import add_line, locked, read_text, whole_lines, write_text
+from initio.system.files import add_line, read_text, whole_lines, write_text
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -59,10 +58,6 @@ class StudyFolder:
                     f"the study in {str(self.folder)!r} was begun with {item.name} {was}, not {now}: "
                     f"give another folder, or ask the same to go on"
                 )
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else works on this study inside the block."""
-        return locked(self.plan_path, f"another process is working on the study {str(self.folder)!r}: wait for it")
 
     def answers(
         self,

@@ -21,6 +21,7 @@ from initio.searches.result import SearchResult
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.genotype import GenotypeSpace
 from initio.system.files import write_text
+from initio.system.leases import leased
 
 if TYPE_CHECKING:
     from torch import nn
@@ -158,7 +159,7 @@ class _TrainWork:
 
         kept = ModelFolder(self.folder)
         if not kept.finished:
-            with kept.locked():
+            with leased(self.folder, self._tell):
                 run_on(self.machine, self)
         return TrainedModel(self.folder, self.plan, kept.outcome(), kept.epochs(), self.home)
 

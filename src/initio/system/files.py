@@ -17,7 +17,6 @@ try:  # not every system has them: there, nothing is locked and no memory is kno
     import resource
 except ImportError:
     fcntl = resource = None  # type: ignore[assignment, unused-ignore]
-HAS_LOCKS = fcntl is not None
 TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\..*)?")
 
 
@@ -138,21 +137,6 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is not a text file") from None
-
-
-@contextmanager
-def locked(path: Path, sentence: str) -> Iterator[None]:
-    """Nobody else is inside such a block with this file; the lock goes with the process, however that ends.
-
-    Who comes second gets an `InputError` with the sentence. Where the system has no such locks, everybody comes first.
-    """
-    with path.open("rb") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(sentence) from None
-        yield
 
 
 def peak_bytes() -> int:
