@@ -15,12 +15,12 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
 from initio.searches import Problem
@@ -29,6 +29,7 @@ from initio.searches.methods.nasi_fit import Measured, NasiFit, TraceFit
 from initio.searches.models.additive import design, regress, sharing
 from initio.searches.traces import log, penalised
 from initio.spaces import get_space
+from initio.system.executors import Executor, executor_for
 from initio.system.files import add_line, whole_lines
 from studies.nasi_quality import MODES, PUBLISHED, Table, digest, problem_of, table_of
 
@@ -107,14 +108,11 @@ class World:
         return self.reached[int(np.argmax(R))], predicted
 
 
-def measure(problem: Problem, path: Path, count: int, jobs: int) -> list[Measured]:
+def measure(problem: Problem, path: Path, count: int, executor: Executor) -> list[Measured]:
     """The first `count` steps; what the file has is not measured again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     steps: list[Any] = [decode_step([Measured], json.loads(line)) for line in whole_lines(path)]
-    found = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(step_of)(problem, number) for number in range(len(steps), count)
-    )
-    for step in found:
+    for step in executor.ordered(partial(step_of, problem), range(len(steps), count)):
         steps.append(step)
         add_line(path, json.dumps(encode_step(step)))
         if len(steps) % 100 == 0:
@@ -162,7 +160,8 @@ def main() -> None:
     parser.add_argument("--measured", type=int, default=1200)
     parser.add_argument("--steps", type=int, nargs="+", default=[120, 300])
     parser.add_argument("--seeds", type=int, default=60)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--cluster", help="in place of workers, a Dask scheduler at tcp://host:port, or local:8")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the measurements")
     options = parser.parse_args()
     space = get_space(options.space)
@@ -170,7 +169,8 @@ def main() -> None:
     problem = problem_of(space.name, options.mode, options.data)
     key = digest((problem.network, str(options.data.resolve())))
     name = f"nasi-estimators-{space.name}-{options.mode.replace(' ', '-')}-{key}.jsonl"
-    known = world(problem, table, measure(problem, options.out / name, options.measured, options.jobs))
+    executor = executor_for(options.workers, options.cluster)
+    known = world(problem, table, measure(problem, options.out / name, options.measured, executor))
     print(f"{space.name}, {options.mode}, {len(known.T)} measured; {options.seeds} seeds, mean±std")
     for steps in options.steps:
         heads = " | ".join(table.columns)

@@ -18,13 +18,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.stats import pearsonr, spearmanr
 
 from initio.errors import InputError
@@ -38,6 +37,7 @@ from initio.searches.problem import climb
 from initio.searches.traces import whole_trace
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
+from initio.system.executors import Executor, executor_for
 from initio.system.files import add_line, whole_lines
 from initio.tables.nb301 import EPOCHS, Surrogate
 
@@ -243,19 +243,24 @@ class Study:
     methods: dict[str, NasiFit | Nasi]
     data: Path
     journal: Journal
-    jobs: int
+    executor: Executor
 
     def run(self, wanted: Sequence[Job], tell: Callable[[Job, Answer], str]) -> Iterator[Answer]:
         """The answers in order; what is missing is computed, kept and told of on stderr."""
         missing = [job for job in wanted if job not in self.journal.answers]
-        parallel = Parallel(n_jobs=self.jobs, return_as="generator_unordered", batch_size=1)
-        runs = parallel(delayed(solve)(self.space, self.methods, self.data, job) for job in missing)
-        for done, (answers, seconds) in enumerate(runs, start=len(wanted) - len(missing) + 1):
+        heard = [job for job in wanted if job in self.journal.answers]
+
+        def keep(_: int, found: tuple[dict[Job, Answer], float]) -> None:
+            answers, seconds = found
+            heard.append(next(iter(answers)))
+            done = len(heard)
             for known, answer in answers.items():
                 self.journal.add(known, answer)
             job, answer = next(iter(answers.items()))
             if job.method not in TRACES or done % 50 == 0 or done == len(wanted):
                 print(f"{done} of {len(wanted)}: {tell(job, answer)}, {seconds:.0f} s", file=sys.stderr, flush=True)
+
+        self.executor.map(partial(solve, self.space, self.methods, self.data), missing, keep)
         return (self.journal.answers[job] for job in wanted)
 
 
@@ -294,7 +299,8 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments.add_argument("--space", default="nb201", choices=list(PUBLISHED))
     arguments.add_argument("--seeds", type=int, default=10)
     arguments.add_argument("--data", type=Path, default=Path("../shared/data"))
-    arguments.add_argument("--jobs", type=int, default=2)
+    arguments.add_argument("--workers", type=int, default=1)
+    arguments.add_argument("--cluster", help="in place of workers, a Dask scheduler at tcp://host:port, or local:8")
     arguments.add_argument("--literal-steps", type=int, help="0 leaves it out; by default 200, in nb1shot1 100")
     arguments.add_argument("--literal-nu", help="its ν, if not that of the command line")
     arguments.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
@@ -313,7 +319,7 @@ def main(words: Sequence[str] | None = None) -> None:
         name = f"literal T={steps}" + (f" ν={options.literal_nu}" if options.literal_nu else "")
         methods[name] = literal_of(space.name, steps, options.literal_nu)
     journal = journal_of(options.out, space.name, options.data)
-    study = Study(space.name, methods, options.data, journal, options.jobs)
+    study = Study(space.name, methods, options.data, journal, executor_for(options.workers, options.cluster))
 
     def report(choices: Answer) -> tuple[float, ...]:
         assert isinstance(choices, list)

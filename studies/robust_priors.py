@@ -26,13 +26,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import accumulate
+from functools import lru_cache, partial
+from itertools import accumulate, count
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-from joblib import Parallel, delayed
 
 import initio
 from initio.errors import InputError
@@ -40,6 +39,7 @@ from initio.records import Architecture, Query
 from initio.runs.compare import BenchSetup
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, QuerySearch, Trained, drive, find_search
+from initio.system.executors import executor_for
 from initio.system.files import add_line, whole_lines
 
 TABLES = ("nb201/c10", "nb201/c100", "nb201/in16", "nb101/c10", "nb301/c10")
@@ -242,6 +242,11 @@ def fingerprint() -> str:
     return hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()
 
 
+def best_of(data: str | None, stores: str | None, budgets: Sequence[int], run: Run) -> dict[int, float]:
+    """What a worker does."""
+    return run.best(data, stores, budgets)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder with the tables")
@@ -250,7 +255,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--budgets", nargs="+", type=int, default=BUDGETS)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--cluster", help="in place of workers, a Dask scheduler at tcp://host:port, or local:8")
     parser.add_argument("--journal", type=Path, help="finished runs")
     args = parser.parse_args()
     if args.seeds < 2:
@@ -259,12 +265,15 @@ def main() -> None:
     name = f"robust-priors-{hashlib.sha256(settings.encode()).hexdigest()[:8]}.jsonl"
     journal = Journal(args.journal or Path("runs") / name)
     missing = journal.missing(wanted(args.tables, args.kinds, args.seeds), args.budgets)
-    best = Parallel(n_jobs=args.workers, return_as="generator", batch_size=1)(
-        delayed(run.best)(args.data, args.stores, args.budgets) for run in missing
-    )
-    for number, (run, found) in enumerate(zip(missing, best, strict=True), start=1):
+    done = count(1)
+
+    def keep(number: int, found: dict[int, float]) -> None:
+        run = missing[number]
         journal.add(run, found)
-        print(f"{number} of {len(missing)}: {run.table}, {run.search}, {run.kind}, seed {run.seed}", file=sys.stderr)
+        told = f"{run.table}, {run.search}, {run.kind}, seed {run.seed}"
+        print(f"{next(done)} of {len(missing)}: {told}", file=sys.stderr)
+
+    executor_for(args.workers, args.cluster).map(partial(best_of, args.data, args.stores, args.budgets), missing, keep)
     for line in lines(journal, args.tables, args.kinds, args.budgets, args.seeds):
         print(line)
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 
 from initio.records import Architecture
 from initio.runs.search import make_problem, make_search, search
@@ -30,13 +29,14 @@ from initio.searches.models.additive import design, regress
 from initio.searches.problem import climb
 from initio.spaces import DARTS, NB101, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
+from initio.system.executors import executor_for
 from initio.tables.nb301 import EPOCHS, Surrogate
 from studies.nasi_darts import RANDOM, percentile
 from studies.nasi_quality import Table, digest, nb1shot1_table, nb201_table
 
 SPACES = ("nb201", "nb101", "nb1shot1-s1", "nb1shot1-s2", "nb1shot1-s3", "darts")
 METHODS = ("votes", "nasi-fit", "nasi")
-ONE = {"votes": 1}  # process a search: --jobs run side by side
+ONE = {"votes": 1}  # process a search: --workers run side by side
 WITHOUT_SUPERNET = {("nb101", "nasi")}
 LARGEST = ("nor_conv_3x3", "conv3x3-bn-relu", "sep_conv_5x5")  # the largest convolution of a space
 GOALS: dict[str, tuple[float, ...]] = {  # errors are goals from above
@@ -147,8 +147,9 @@ def by_naswot(space: str, result: SearchResult) -> Architecture:
 # --- searches, and the table -----------------------------------------------------------------------------------------
 
 
-def found(space: str, method: str, seed: int, out: Path) -> SearchResult:
+def found(out: Path, job: tuple[str, str, int]) -> SearchResult:
     """A search from noise in a folder of its own, resumed or read if it is there."""
+    space, method, seed = job
     torch.set_num_threads(1)
     settings = make_search(method, get_space(space), {}).settings()
     folder = out / f"training-free-{space}-{method}-seed{seed}-{digest(settings)}"
@@ -168,7 +169,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--spaces", nargs="+", default=list(SPACES), choices=SPACES)
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--cluster", help="in place of workers, a Dask scheduler at tcp://host:port, or local:8")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the runs")
     options = parser.parse_args(words)
     jobs = [
@@ -178,13 +180,14 @@ def main(words: Sequence[str] | None = None) -> None:
         for space in options.spaces
         if (space, method) not in WITHOUT_SUPERNET
     ]
-    results = {}
-    work = Parallel(n_jobs=options.jobs, return_as="generator")(
-        delayed(found)(space, method, seed, options.out) for space, method, seed in jobs
-    )
-    for done, (job, result) in enumerate(zip(jobs, work, strict=True), start=1):
+    results: dict[tuple[str, str, int], SearchResult] = {}
+
+    def keep(number: int, result: SearchResult) -> None:
+        job = jobs[number]
         results[job] = result
-        print(f"{done} of {len(jobs)}: {' '.join(map(str, job))}, {result.cost.seconds:.0f} s", file=sys.stderr)
+        print(f"{len(results)} of {len(jobs)}: {' '.join(map(str, job))}, {result.cost.seconds:.0f} s", file=sys.stderr)
+
+    executor_for(options.workers, options.cluster).map(partial(found, options.out), jobs, keep)
     for space in options.spaces:
         print_table(space, table_of(space, options.data), range(options.seeds), options.methods, results)
 

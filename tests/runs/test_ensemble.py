@@ -31,6 +31,7 @@ from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
 from initio.searches.methods.nesbs import Nesbs
+from initio.system.executors import Here
 from initio.training import TrainedEpoch
 
 ASKED = {
@@ -233,7 +234,7 @@ def test_the_command(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("samples", "batch"), [(1437, 32), (60, 16), (50_000, 128)])
 def test_small_data_have_small_batches(samples: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensemble_verb, "load_parts", lambda _: (range(samples), None, ""))
-    work = ensemble_verb._EnsembleWork(EnsembleFolder(Path("e")), EnsemblePlan("nb201", "digits"), 1, print)
+    work = ensemble_verb._EnsembleWork(EnsembleFolder(Path("e")), EnsemblePlan("nb201", "digits"), Here(), print)
     assert work._batch() == batch
 
 

@@ -12,6 +12,7 @@ from initio.data import Noise
 from initio.errors import InputError
 from initio.searches import Problem
 from initio.spaces import NB201, NetworkSettings
+from initio.system.executors import Here
 from studies import nasi_quality
 from studies.nasi_quality import SPACE_TRACE, TRACE, Answer, Job, Journal, Study, connected, gain, line, relations
 
@@ -21,6 +22,7 @@ JOBS = [Job("nasi-fit", "data", seed) for seed in range(4)]
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from initio.system.executors import Here
 from studies import nasi_quality as q
 
 def solve(space, methods, data, job):
@@ -29,13 +31,13 @@ def solve(space, methods, data, job):
     return {job: [job.seed]}, 0.0
 
 q.solve = solve
-study = q.Study("nb201", {}, Path(), q.Journal(Path(sys.argv[1])), jobs=1)
+study = q.Study("nb201", {}, Path(), q.Journal(Path(sys.argv[1])), Here())
 study.run([q.Job("nasi-fit", "data", seed) for seed in range(4)], lambda job, answer: f"seed {job.seed}")
 """
 
 
 def study(path: Path) -> Study:
-    return Study("nb201", {}, Path(), Journal(path), jobs=1)
+    return Study("nb201", {}, Path(), Journal(path), Here())
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -146,7 +146,7 @@ class Hessian:
         self.size = sum(shape.numel() for shape in self.shapes.values())
 
     def __matmul__(self, v: np.ndarray) -> np.ndarray:
-        parts = torch.split(torch.from_numpy(v), [shape.numel() for shape in self.shapes.values()])
+        parts = torch.split(torch.from_numpy(v).to(self.x.device), [shape.numel() for shape in self.shapes.values()])
         direction = {name: part.view(s) for (name, s), part in zip(self.shapes.items(), parts, strict=True)}
         tape = record(self.model, self.x, direction=direction, dtype=self.dtype)
         if tape.ft is None:  # nothing that the output depends on moves
@@ -155,7 +155,7 @@ class Hessian:
         p = f.softmax(1)
         turn = p * f_dot - p * (p * f_dot).sum(1, keepdim=True)  # (diag(p) − ppᵀ) ḟ
         _, Hv = tape.dual_gradient(_slope(f, self.y) / m, turn / m)
-        return torch.cat([Hv[name].double().flatten() for name in self.shapes]).numpy()
+        return torch.cat([Hv[name].double().flatten() for name in self.shapes]).cpu().numpy()
 
 
 def lanczos(product: Callable[[np.ndarray], np.ndarray], size: int, steps: int, seed: int = 0) -> tuple[

@@ -41,6 +41,16 @@ def check_device(name: str) -> None:
             raise InputError(f"there is no device {name!r} here: the last of {count} is cuda:{count - 1}")
 
 
+def apart(name: str) -> dict[str, str]:
+    """What a key says of the device that made a value: nothing of the CPU, else its kind, which rounds otherwise.
+
+    >>> apart("cpu"), apart("cuda:1")
+    ({}, {'device': 'cuda'})
+    """
+    kind = name.partition(":")[0]
+    return {"device": kind} if kind != "cpu" else {}
+
+
 def find_device(name: str, *, measured: bool = False) -> torch.device:
     """The device; `auto` is the fastest that there is, among those that can measure if that is `measured`."""
     import torch

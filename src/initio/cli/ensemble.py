@@ -16,7 +16,7 @@ from initio.errors import InputError
 from initio.records import encode
 
 OF_SEARCH = ("posterior", "posterior_epochs", "supernet_epochs", "batch_size")  # that --shared has settled
-OF_RESUME = ("resume", "json", "workers")
+OF_RESUME = ("resume", "json", "workers", "cluster")
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,10 @@ class EnsembleCommand:
             taken.
         seed: of everything.
         workers: members that are trained at once; changes no result.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder of the ensemble; by default a new one below `runs`.
-        resume: go on with this interrupted ensemble; nothing but --workers and --json goes with it.
+        resume: go on with this interrupted ensemble; nothing but --workers, --cluster and --json goes with it.
         json: print what came out as JSON.
     """
 
@@ -79,6 +81,8 @@ class EnsembleCommand:
     shared: str | None = None
     seed: int = 0
     workers: int = 1
+    cluster: str | None = None
+    device: str = "cpu"
     out: str | None = None
     resume: str | None = None
     json: bool = False
@@ -89,12 +93,13 @@ class EnsembleCommand:
         """Works with progress on stderr, then says what came out and where it is."""
         from initio.runs.ensemble import ensemble, new_ensemble_folder, resume_ensemble
 
-        if self.workers < 1:
-            raise InputError(f"workers must be at least 1, not {self.workers}")
         if self.resume is not None:
             others = [item.name for item in fields(self) if item.name not in OF_RESUME]
             self._refuse("--resume goes on with what was asked", others)
-            folder, work = Path(self.resume), partial(resume_ensemble, self.resume, workers=self.workers)
+            folder, work = (
+                Path(self.resume),
+                partial(resume_ensemble, self.resume, workers=self.workers, cluster=self.cluster),
+            )
         else:
             if not self.data:
                 raise InputError("say what to learn: --data digits, a file or a folder")

@@ -31,6 +31,7 @@ class ExplainCommand:
         seed: of the pool, the weights and the batch.
         workers: processes that measure.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         store: a file that keeps what is measured, so that the next call with it goes on from there.
         json: print the same as JSON.
     """
@@ -44,6 +45,7 @@ class ExplainCommand:
     seed: int = 0
     workers: int = 1
     cluster: str | None = None
+    device: str = "cpu"
     store: str | None = None
     json: bool = False
 

@@ -39,6 +39,7 @@ class RankCommand:
         repeats: how many initialisations of each network are measured.
         workers: processes that measure, each of one thread.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         store: file that keeps what is measured; the same command again goes on where it stopped.
         top: how many of the best are shown.
         export: also write the scores, the ranking among them, to this .csv or .parquet file.
@@ -59,6 +60,7 @@ class RankCommand:
     repeats: int = 1
     workers: int = 1
     cluster: str | None = None
+    device: str = "cpu"
     store: str | None = None
     top: int = 10
     export: str | None = None
@@ -81,7 +83,7 @@ class RankCommand:
                 self.what, self._architectures(), self.data, space=self.space, where=pairs("--where", self.where),
                 labels=self.labels, seed=self.seed, repeats=self.repeats, batch_size=self.batch_size,
                 channels=self.channels, cells=self.cells, workers=self.workers, cluster=self.cluster,
-                store=self.store, on_progress=reporter.scoring,
+                device=self.device, store=self.store, on_progress=reporter.scoring,
             )  # fmt: skip
         if self.export:
             export(Path(self.export), found.space, ranked(found.table))

@@ -51,6 +51,7 @@ class SearchCommand:
         workers: processes that work at once, where a method asks for several trainings or measurements whatever they
             come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
@@ -78,6 +79,7 @@ class SearchCommand:
     halving: int | None = None
     workers: int | None = None
     cluster: str | None = None
+    device: str = "cpu"
     cache: bool = True
     out: str | None = None
     resume: str | None = None

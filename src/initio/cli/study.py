@@ -95,6 +95,7 @@ class StudyConvergence:
         seed: of the variants, the weights and the order of samples.
         workers: trainings at a time.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder of curves and pictures; by default a new one below `runs`.
         json: print the curves as JSON.
     """
@@ -114,6 +115,7 @@ class StudyConvergence:
     seed: int = 0
     workers: int = 1
     cluster: str | None = None
+    device: str = "cpu"
     out: str | None = None
     json: bool = False
 
@@ -127,7 +129,7 @@ class StudyConvergence:
         except ValueError:
             raise InputError(f"--lr takes numbers with commas between them, as 0.0025,0.025, not {self.lr!r}") from None
         folder = _folder(self.out, "convergence", self.architecture, self.seed)
-        same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers", "cluster")
+        same = ("kind", "widest", "epochs", "samples", "channels", "cells", "seed", "workers", "cluster", "device")
         asked: dict[str, Any] = {name: getattr(self, name) for name in same}
         asked["only"] = tuple(filter(None, self.only.split(",")))
         with _resumable(folder), TrainReporter() as told:
@@ -174,6 +176,7 @@ class StudyLandscape:
         seed: of the training, the directions, the inputs and the probes.
         workers: processes that measure.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder of pictures and numbers; by default a new one below `runs`.
         json: print the numbers as JSON.
     """
@@ -192,6 +195,7 @@ class StudyLandscape:
     seed: int = 0
     workers: int = 1
     cluster: str | None = None
+    device: str = "cpu"
     out: str | None = None
     json: bool = False
 

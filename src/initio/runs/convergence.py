@@ -14,6 +14,7 @@ import torch
 
 from initio.analysis.topology import CellShape, shape
 from initio.analysis.variants import Variant, VariantKind, adapted, variants
+from initio.autodiff.devices import apart, find_device
 from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts, located
@@ -28,6 +29,7 @@ from initio.training import TrainedEpoch, checkpoints
 from initio.training.checkpoints import UnusableError
 from initio.training.examples import HeldExamples, examples_of
 from initio.training.fit import fit
+from initio.training.machine import PlainMachine
 from initio.training.recipes import make_recipe
 
 OnTrained = Callable[[str, int, int], None]
@@ -48,6 +50,7 @@ class ConvergencePlan:
     seed: int
     drawn: int  # random variants
     varied: VariantKind  # what is random in them
+    device: str = "cpu"
 
     kind: ClassVar[str] = "convergence plan"
 
@@ -61,7 +64,7 @@ class ConvergencePlan:
         if len(random) < self.drawn or "C0" not in self.names:
             asked["only"] = ",".join(self.names)
         size = {"channels": self.network.channels, "cells": self.network.cells, "seed": self.seed}
-        chosen = {name: self.settings[name] for name in ("epochs", "samples")} | size
+        chosen = {name: self.settings[name] for name in ("epochs", "samples")} | size | apart(self.device)
         asked |= {name: value for name, value in chosen.items() if value is not None}
         return f"initio study convergence {typed(notation)} {option_words(asked)}"
 
@@ -128,6 +131,7 @@ def convergence(
     seed: int = 0,
     workers: int = 1,
     cluster: str | None = None,
+    device: str = "cpu",
     folder: str | Path | None = None,
     on_done: OnTrained = lambda task, done, total: None,
 ) -> ConvergenceResult:
@@ -148,6 +152,7 @@ def convergence(
         seed: of the variants, the weights and the order of samples.
         workers: trainings at a time.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         folder: where everything is kept; the same call with the same folder goes on where it was interrupted.
         on_done: hears how many trainings are done.
     """
@@ -177,6 +182,7 @@ def convergence(
         seed,
         n,
         kind,
+        str(find_device(device)),
     )
     study = StudyFolder(Path(folder) if folder is not None else new_study_folder("convergence", arch.space, seed))
     study.begin(plan)
@@ -230,7 +236,9 @@ def trained_curve(folder: Path, task: tuple[int, float]) -> ConvergenceCurve:
     its = shape(space.cells(arch)[0])
     recipe = make_recipe("plain", lr=rate, **plan.settings)
     checkpoint = folder / f"{name}-{rate:g}.pt"
-    identity = json.dumps([arch.choices, asdict(recipe), asdict(plan.network), plan.fingerprint, plan.seed])
+    identity = json.dumps(
+        [arch.choices, asdict(recipe), asdict(plan.network), plan.fingerprint, plan.seed, *apart(plan.device).values()]
+    )
     seen = _known(checkpoint, identity)
 
     def keep(epoch: TrainedEpoch, _: torch.nn.Module) -> None:
@@ -239,7 +247,10 @@ def trained_curve(folder: Path, task: tuple[int, float]) -> ConvergenceCurve:
 
     with one_thread():
         network = space.build(arch, plan.network, seed=plan.seed)
-        ended = fit(network, examples, recipe, seed=plan.seed, checkpoint=checkpoint, identity=identity, on_epoch=keep)
+        ended = fit(
+            network, examples, recipe, seed=plan.seed, checkpoint=checkpoint, identity=identity,
+            machine=PlainMachine(find_device(plan.device)), on_epoch=keep,
+        )  # fmt: skip
     checkpoint.unlink(missing_ok=True)
     flag = ended.flag * (ended.value is None)
     return ConvergenceCurve(

@@ -50,9 +50,10 @@ from initio.searches.ensembles import (
     uniform,
 )
 from initio.spaces import get_space
-from initio.system.executors import LostTasksError, executor_for
+from initio.system.executors import Executor, Here, LostTasksError, executor_for
 from initio.system.files import fresh_folder, whole_file, write_text
 from initio.system.leases import leased
+from initio.training.settings import MachineSettings
 
 if TYPE_CHECKING:
     from initio.searches.oneshot import SharedTraining
@@ -73,6 +74,7 @@ def ensemble(
     folder: str | Path | None = None,
     resume: bool = False,
     workers: int = 1,
+    cluster: str | None = None,
     on_event: OnEvent | None = None,
     **asked: Any,
 ) -> Ensemble:
@@ -84,6 +86,8 @@ def ensemble(
         folder: where everything is kept; by default a new one below `runs`.
         resume: go on with the same ensemble if the folder holds one.
         workers: members that are trained at once; changes no result.
+        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, which see the same folder, or
+            local:8, eight processes.
         on_event: hears of each step, epoch and stage.
         asked: other fields of `EnsemblePlan`: size, method, sampling, seed and so on; all others are settings of the
             search.
@@ -92,6 +96,7 @@ def ensemble(
     ours = {name: value for name, value in asked.items() if name in own}
     if ours.get("shared"):
         ours["shared"] = str(Path(ours["shared"]).absolute())
+    executor = executor_for(workers, cluster)
     plan = EnsemblePlan(
         space, located(data), settings={n: v for n, v in asked.items() if n not in own}, versions=versions(), **ours
     )
@@ -109,13 +114,15 @@ def ensemble(
     else:
         fresh_folder(kept.folder, ", or resume the ensemble that is in it" * kept.plan_path.is_file())
         write_text(kept.plan_path, to_json(plan, indent=2) + "\n")
-    return _EnsembleWork(kept, plan, workers, on_event or _unheard).run()
+    return _EnsembleWork(kept, plan, executor, on_event or _unheard).run()
 
 
-def resume_ensemble(folder: str | Path, *, workers: int = 1, on_event: OnEvent | None = None) -> Ensemble:
+def resume_ensemble(
+    folder: str | Path, *, workers: int = 1, cluster: str | None = None, on_event: OnEvent | None = None
+) -> Ensemble:
     """Goes on with an interrupted ensemble; a finished one is read."""
     kept = EnsembleFolder.open(folder)
-    return _EnsembleWork(kept, kept.plan(), workers, on_event or _unheard).run()
+    return _EnsembleWork(kept, kept.plan(), executor_for(workers, cluster), on_event or _unheard).run()
 
 
 def new_ensemble_folder(space: str, seed: int) -> Path:
@@ -143,7 +150,7 @@ class _EnsembleWork:
 
     kept: EnsembleFolder
     plan: EnsemblePlan
-    workers: int
+    executor: Executor
     tell: OnEvent
 
     def run(self) -> Ensemble:
@@ -171,7 +178,7 @@ class _EnsembleWork:
         settings: dict[str, Any] = {"batch_size": self._batch(), **plan.settings}
         search(
             plan.space, "nesbs", plan.data, seed=plan.seed, epochs=plan.supernet_epochs, folder=self.kept.search,
-            resume=True, on_step=self.tell, on_progress=self.tell, **settings,
+            resume=True, device=plan.device, on_step=self.tell, on_progress=self.tell, **settings,
         )  # fmt: skip
 
     def _batch(self) -> int:
@@ -215,7 +222,7 @@ class _EnsembleWork:
         else:
             found = rank(
                 at.space, min(RANKED, at.space.count()), plan.data, seed=plan.seed, on_progress=self.tell,
-                store=self.kept.folder / "scores.db",
+                store=self.kept.folder / "scores.db", device=plan.device,
             )  # fmt: skip
         return prior_of(at.space, found.table.architectures, found.ranking.values)
 
@@ -237,7 +244,7 @@ class _EnsembleWork:
         self.tell(f"stage 3 of 4: training {len(members)} members")
         tasks = list(enumerate(members, start=1))
         work = partial(_train_member, self.kept, self.plan)
-        if self.workers == 1:
+        if self.executor == Here():
             work = partial(work, on_event=self.tell)
         trained: list[int] = []
 
@@ -246,7 +253,7 @@ class _EnsembleWork:
             self.tell(f"{len(trained)} of {len(members)} members trained")
 
         try:
-            executor_for(min(self.workers, len(tasks))).map(work, tasks, hear)
+            self.executor.map(work, tasks, hear)
         except LostTasksError as error:
             lost = ", ".join(str(number + 1) for number in error.numbers)
             raise InputError(f"the workers that trained members {lost} died again and again: take 1 worker") from None
@@ -324,7 +331,8 @@ def _train_member(
         settings["drop_path"] = plan.drop_path
     train(
         arch, plan.data, plan.recipe, seed=plan.seed + number, channels=plan.channels, cells=plan.cells,
-        folder=kept.member(number), resume=True, tensorboard=False, on_event=on_event, **settings,
+        folder=kept.member(number), resume=True, tensorboard=False, machine=MachineSettings(plan.device),
+        on_event=on_event, **settings,
     )  # fmt: skip
     return number
 

@@ -69,6 +69,7 @@ class EnsemblePlan:
         cells: their number of cells.
         drop_path: of droppath: the probability of dropping a path.
         shared: folder of a finished run of nesbs on the same data, whose weights and posterior are taken.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         settings: of the search, as `posterior`, `held_out` and `batch_size` of `initio search --method nesbs`.
     """
 
@@ -89,6 +90,7 @@ class EnsemblePlan:
     cells: int | None = None
     drop_path: float = 0.01
     shared: str = ""
+    device: str = "cpu"
     settings: dict[str, Scalar] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 

@@ -127,6 +127,7 @@ def explain(
     seed: int = 0,
     workers: int = 1,
     cluster: str | None = None,
+    device: str = "cpu",
     store: str | Path | None = None,
     on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
 ) -> Explanation:
@@ -142,6 +143,7 @@ def explain(
         seed: of the pool, the weights and the batch.
         workers: processes that measure.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         store: a file that keeps what is measured; a call that finds it there does not measure it again.
         on_progress: hears how far the measuring is.
 
@@ -154,7 +156,7 @@ def explain(
     if not measure:
         table, others = _shipped(space, arch)
     if measured := table is None:
-        asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, cluster, store)
+        asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, cluster, device, store)
         table = asked.measured(on_progress)
         count = min(pool, space.count())
         others = f"{count} random architectures of {space.name}, measured now on {data or 'noise'}"
@@ -247,6 +249,7 @@ class _Asked:
     seed: int
     workers: int
     cluster: str | None
+    device: str
     store: str | Path | None
 
     def measured(self, on_progress: Callable[[ScoringProgress], None]) -> ScoreTable:
@@ -275,7 +278,7 @@ class _Asked:
         source = load(self.data) if self.data else Noise((3, size.pixels or 16, size.pixels or 16), 10)
         batch = source.batch(self.batch_size, self.seed)
         network = NetworkSettings(size.channels, size.cells, batch.classes, batch.shape)
-        return ScoringJob(self.space, batch, metrics, network, Options(), self.seed)
+        return ScoringJob(self.space, batch, metrics, network, Options(device=self.device), self.seed)
 
 
 class _Ranked:

@@ -66,6 +66,7 @@ class RunPlan:
     workers: int | None = field(default=None, compare=False)
     cache: bool | None = field(default=None, compare=False)
     cluster: str | None = field(default=None, compare=False, kw_only=True)
+    device: str = field(default="cpu", kw_only=True)
     fingerprint: str = ""  # of the first batch
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 

@@ -27,6 +27,7 @@ from initio.analysis.landscape import (
     surface_numbers,
     weights_of,
 )
+from initio.autodiff.devices import apart, find_device
 from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts
@@ -38,6 +39,7 @@ from initio.runs.models import ModelFolder, TrainedModel, load_model
 from initio.runs.studies import StudyFolder, new_study_folder
 from initio.runs.train import train
 from initio.system.leases import leased
+from initio.training.settings import MachineSettings
 
 LINE = np.linspace(-0.25, 1.25, 31)  # from one solution, 0, to the other, 1
 OnDone = Callable[[str, int, int], None]  # hears a task, how much of it is done, and of how much
@@ -57,6 +59,7 @@ class LandscapePlan:
     other: str | None  # the folder of a second solution
     steps: int
     probes: int
+    device: str = "cpu"
 
     kind: ClassVar[str] = "landscape plan"
 
@@ -68,7 +71,7 @@ class LandscapePlan:
     def command(self) -> str:
         """The same for the command line, around the network that was trained."""
         names = ("data", "grid", "span", "samples", "steps", "probes", "seed")
-        asked: dict[str, Scalar] = {name: getattr(self, name) for name in names}
+        asked: dict[str, Scalar] = {name: getattr(self, name) for name in names} | apart(self.device)
         if self.other is not None:
             asked["to"] = self.other
         return f"initio study landscape {quote(self.trained)} {option_words(asked)}"
@@ -150,6 +153,7 @@ def landscape(
     seed: int = 0,
     workers: int = 1,
     cluster: str | None = None,
+    device: str = "cpu",
     folder: str | Path | None = None,
     on_done: OnDone = lambda task, done, total: None,
     on_event: Callable[[Any], None] | None = None,
@@ -169,6 +173,7 @@ def landscape(
         seed: of the training, the directions, the inputs and the probes.
         workers: processes that measure.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         folder: where everything is kept; the same call with the same folder goes on where it was interrupted.
         on_done: hears how far each task is.
         on_event: hears of the training, as in `initio.train`.
@@ -176,7 +181,8 @@ def landscape(
     _check(grid, span, samples)
     arch, known = _named(what)
     home = Path(folder) if folder is not None else new_study_folder("landscape", arch.space, seed)
-    again = partial(train, resume=True, tensorboard=False, on_event=on_event)
+    device = str(find_device(device, measured=True))
+    again = partial(train, resume=True, tensorboard=False, machine=MachineSettings(device), on_event=on_event)
     first = known or _usable(
         again(arch, data, "quick", seed=seed, epochs=epochs, channels=channels, cells=cells, folder=home / "training")
     )
@@ -192,6 +198,7 @@ def landscape(
         str(second.folder.absolute()) if second else None,
         steps,
         probes,
+        device,
     )
     if second is not None and second.plan.used != first.plan.used:
         raise InputError("the two solutions are of different networks: train the same architecture in the same size")
@@ -257,17 +264,23 @@ class _Solution:
 @lru_cache(maxsize=2)
 def _solution(plan: LandscapePlan) -> _Solution:
     """Read from the folder once a process."""
-    model = load_model(plan.trained).build("last")
+    on, model = find_device(plan.device, measured=True), load_model(plan.trained).build("last")
     weights = weights_of(model)
-    directions = filter_direction(weights, 2 * plan.seed), filter_direction(weights, 2 * plan.seed + 1)
-    other = None
+    first, second = filter_direction(weights, 2 * plan.seed), filter_direction(weights, 2 * plan.seed + 1)
+    other: Weights | None = None
     if plan.other is not None:
-        other = weights_of(load_model(plan.other).build("last"))
+        other = weights_of(load_model(plan.other).build("last").to(on))
     learned, tested, _ = load_parts(plan.data)
     if tested is None or isinstance(learned, Noise):
         raise InputError("a landscape is measured on data with labels, as digits, a file or a folder")
     batch = tested.batch(min(plan.samples, len(tested)), plan.seed)
-    return _Solution(model, weights, directions, other, torch.tensor(batch.x), torch.tensor(batch.y))
+    there = partial(_all_to, on)
+    x, y = torch.tensor(batch.x).to(on), torch.tensor(batch.y).to(on)
+    return _Solution(model.to(on), there(weights), (there(first), there(second)), other, x, y)
+
+
+def _all_to(device: torch.device, weights: Weights) -> Weights:
+    return {name: weight.to(device) for name, weight in weights.items()}
 
 
 def surface_point(plan: LandscapePlan, at: tuple[float, float]) -> SurfacePoint:

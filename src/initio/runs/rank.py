@@ -107,6 +107,7 @@ def rank(
     cells: int | None = None,
     workers: int = 1,
     cluster: str | None = None,
+    device: str = "cpu",
     store: str | Path | None = None,
     on_progress: Callable[[ScoringProgress], None] = lambda progress: None,
 ) -> RankedArchitectures:
@@ -128,6 +129,7 @@ def rank(
         cells: its number of cells.
         workers: processes that measure.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         store: file that keeps what is measured, so that the same call again goes on where it stopped.
         on_progress: hears what is measured.
 
@@ -156,7 +158,7 @@ def rank(
 
     pool = [what.check(arch) for arch in architectures]
     names = tuple(member.metric for member in MEMBERS)
-    job = ScoringJob(what, problem.batch(seed), names, problem.network, Options(), seed, repeats)
+    job = ScoringJob(what, problem.batch(seed), names, problem.network, Options(device=device), seed, repeats)
     with TemporaryDirectory() as temporary, Store(store or Path(temporary) / "scores.db") as kept:
         score_pool(job, pool, kept, workers=workers, cluster=cluster, on_progress=on_progress)
         return _ranked(what, pool_table(job, pool, kept))

@@ -13,6 +13,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
+from initio.autodiff.devices import find_device
 from initio.data import Data
 from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
@@ -74,6 +75,7 @@ def search(
     halving: int | None = None,
     workers: int | None = None,
     cluster: str | None = None,
+    device: str = "cpu",
     cache: bool | None = None,
     restarts: int = 1,
     limits: Limits | Mapping[str, Any] | None = None,
@@ -109,6 +111,7 @@ def search(
             come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, which see the same folders, or
             local:8, eight processes.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         cache: keep trainings in the user's cache for other runs (`initio cache`), or else in this run's folder alone.
         restarts: search this often with derived seeds, and take the choice with the largest mean objective.
         limits: on the network that is wanted: `Limits(max_params=4_000_000)`, or a mapping with its fields.
@@ -152,6 +155,7 @@ def search(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels,
         size=size,
     )  # fmt: skip
+    problem = replace(problem, device=str(find_device(device)))
     if target is not None:
         shape = problem.known_data.shape
         if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
@@ -173,7 +177,7 @@ def search(
     plan = RunPlan(
         home.name, _label(method), name, seed, labels, batch_size, restarts, limits, own.settings(), queries,
         epochs, pool, network.channels, network.cells, side, target, budget, halving, workers, cache, fingerprint,
-        versions(), cluster=cluster,
+        versions(), cluster=cluster, device=problem.device,
     )  # fmt: skip
     work = _Work(chosen, problem, plan, on_step, on_progress, began)
     return work.run(None if folder is None else Path(folder), resume)
@@ -310,7 +314,7 @@ class _Work:
         rng = Random(f"pace {plan.seed}")
         drawn = [problem.draw(rng) for _ in range(TYPICAL)]
         typical = sorted(drawn, key=lambda arch: problem.space.cost(arch, training.network).flops)[TYPICAL // 2]
-        epoch = pace(training.build(typical), training.examples, training.settings)
+        epoch = pace(training.build(typical), training.examples, training.settings, training.machine)
         n, classes = len(training.examples), training.network.classes
         return sizes_within(deadline.left, epoch, n, classes, pool=pool, queries=plan.queries, epochs=plan.epochs)
 
@@ -342,6 +346,7 @@ class _Work:
             deadline,
             on_progress=self._tell,
             on_note=self._tell,
+            device=self.plan.device,
         )
 
     # --- scores -------------------------------------------------------------------------------------------------------
@@ -356,7 +361,9 @@ class _Work:
         pool = self._pool()
         if known is not None:
             pool, deadline = pool[: known.pool], Deadline()
-        job = ScoringJob(space, self.problem.batch(seed), METRICS, self.problem.network, Options(), seed)
+        job = ScoringJob(
+            space, self.problem.batch(seed), METRICS, self.problem.network, Options(device=self.plan.device), seed
+        )
 
         def hear(progress: ScoringProgress) -> None:
             self._tell(progress)

@@ -105,7 +105,7 @@ def trained_weights(kept: RunFolder) -> tuple[OneShotSearch, SharedTraining]:
     problem = make_problem(
         home, plan.data, batch_size=plan.batch_size, channels=plan.channels, cells=plan.cells, pixels=plan.pixels
     )
-    problem = replace(problem, epochs=(plan.epochs or search.usual_epochs,), folder=kept.folder)
+    problem = replace(problem, epochs=(plan.epochs or search.usual_epochs,), folder=kept.folder, device=plan.device)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
     return search, search.trained(problem, plan.seed, steps)
 

@@ -26,6 +26,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from initio.autodiff.devices import apart
 from initio.data import Noise
 from initio.data.draw import HELD_OUT, generator
 from initio.errors import InputError, at_least, positive
@@ -38,8 +39,8 @@ from initio.spaces import GraphSpace, Space
 from initio.spaces.base import Size
 from initio.training.augment import augmentation
 from initio.training.examples import Examples, Pair, examples_of
-from initio.training.fit import TrainedEpoch, Update, fit_epochs
-from initio.training.machine import laid_out
+from initio.training.fit import TrainedEpoch, Update, fit_epochs, layers_draw_from
+from initio.training.machine import PlainMachine, laid_out
 from initio.training.settings import TrainingSettings
 
 DRAWS = 50  # within limits, before none is said to be there
@@ -129,6 +130,11 @@ class SharedTraining:
         """Where architectures come from."""
         return self.problem.graphs
 
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.tally.sums.device
+
     @cached_property
     def other(self) -> Examples:
         """The architecture's part of the data, to learn from."""
@@ -141,13 +147,14 @@ class SharedTraining:
         parts = order.tensor_split(max(1, math.ceil(len(order) / self.settings.batch_size)))
         change = augmentation(self.settings, self.other.shape)
         groups = list(islice(cycle(parts), count))
-        return ((change(x, rng), y) for x, y in self.other.learn(groups))
+        return ((change(x.to(self.device), rng), y.to(self.device)) for x, y in self.other.learn(groups))
 
     @torch.no_grad()
     def accuracy(self, blend: Blend, batches: Sequence[Pair]) -> float:
         """In percent, with the shared weights."""
         self.network.eval()
-        right = sum(int((self.network(x, blend).argmax(1) == y).sum()) for x, y in batches)
+        on = ((x.to(self.device), y.to(self.device)) for x, y in batches)
+        right = sum(int((self.network(x, blend).argmax(1) == y).sum()) for x, y in on)
         return 100 * right / sum(len(y) for _, y in batches)
 
 
@@ -163,7 +170,7 @@ class HeldOutSums(nn.Module):
     def add(self, loss: Tensor, logits: Tensor, y: Tensor) -> None:
         """A batch."""
         right = int((logits.argmax(1) == y).sum())
-        self.sums += torch.tensor([loss.item() * len(y), right, len(y)], dtype=torch.float64)
+        self.sums += torch.tensor([loss.item() * len(y), right, len(y)], dtype=torch.float64, device=self.sums.device)
 
     @property
     def means(self) -> tuple[float | None, float | None]:
@@ -353,7 +360,7 @@ class OneShotSearch(Search[SharedEpoch]):
         return SharedTraining(problem, laid_out(network), knows, tally, examples, settings, seed, stage)
 
     def trained(self, problem: Problem, seed: int, steps: Sequence[SharedEpoch]) -> SharedTraining:
-        """The last network of a finished run with its weights, from the checkpoint in the run's folder."""
+        """The last network of a finished run with its weights, on the CPU, from the checkpoint in the run's folder."""
         each, last = self.n_epochs(problem), self.stages - 1
         at = self.training(problem, seed, last, tuple(steps[: last * each]))
         path = checkpoint_of(problem.folder, last)
@@ -403,6 +410,7 @@ class OneShotSearch(Search[SharedEpoch]):
             seed=seed,
             checkpoint=checkpoint,
             identity=self.identity(at),
+            machine=PlainMachine(problem.computes_on),
             before=partial(self._before, at),
             on_progress=problem.tell,
             on_epoch=partial(self._after, at),
@@ -429,13 +437,11 @@ class OneShotSearch(Search[SharedEpoch]):
         at.network.blend = self.draw(at, now)
 
     def _after(self, at: SharedTraining, seen: TrainedEpoch) -> None:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator(at.seed, HELD_OUT, seen.epoch, 1).integers(2**62)))
+        with layers_draw_from(int(generator(at.seed, HELD_OUT, seen.epoch, 1).integers(2**62)), at.device):
             self.teach(at, Moment(seen.epoch - 1, at.settings.epochs))
 
     def _step(self, at: SharedTraining, seen: TrainedEpoch, number: int) -> SharedEpoch:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator(at.seed, HELD_OUT, seen.epoch, 2).integers(2**62)))
+        with layers_draw_from(int(generator(at.seed, HELD_OUT, seen.epoch, 2).integers(2**62)), at.device):
             reading = self.read(at, Moment(seen.epoch - 1, at.settings.epochs))
         return SharedEpoch(
             number,
@@ -462,6 +468,7 @@ class OneShotSearch(Search[SharedEpoch]):
                 "data": at.examples.fingerprint,
                 "knows": at.knows.values.tolist(),
                 "torch": version("torch"),
+                **apart(at.problem.device),
             }
         )
 

@@ -23,6 +23,7 @@ from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.system.executors import Executor, Here
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from initio.networks.cost import NetworkCost
@@ -81,6 +82,7 @@ class Problem:
             ... epochs; None trains all to their end.
         evaluate: who trains.
         executor: where networks may be measured at once.
+        device: what computes, by its name.
         folder: of the run, for what a search keeps beside its steps; None keeps nothing.
         tell: hears how far a search is between two steps, and notes.
     """
@@ -100,6 +102,7 @@ class Problem:
     halving: int | None = None
     evaluate: Evaluate | None = field(default=None, repr=False)
     executor: Executor = field(default=Here(), compare=False, repr=False)
+    device: str = field(default="cpu", repr=False)
     folder: Path | None = None
     tell: Callable[[object], None] | None = field(default=None, compare=False, repr=False)
 
@@ -118,8 +121,15 @@ class Problem:
 
     @property
     def bare(self) -> Problem:
-        """Space and network sizes alone: what another process needs to build."""
-        return Problem(self.space, network=self.network, target=self.target)
+        """Space, network sizes and device alone: what another process needs to build."""
+        return Problem(self.space, network=self.network, target=self.target, device=self.device)
+
+    @property
+    def computes_on(self) -> torch.device:
+        """The device, which must be able to measure."""
+        from initio.autodiff.devices import find_device
+
+        return find_device(self.device, measured=True)
 
     @property
     def graphs(self) -> GraphSpace:
@@ -129,10 +139,10 @@ class Problem:
         return self.space
 
     def build(self, arch: Architecture, seed: int) -> nn.Module:
-        """The scoring network of the architecture's representative."""
+        """The scoring network of the architecture's representative, on the device."""
         representative = self.space.canonical(arch)
         home = self.space if representative.space == self.space.name else get_space(representative.space)
-        return home.build(representative, self.network, seed=seed)
+        return home.build(representative, self.network, seed=seed).to(self.computes_on)
 
     # --- limits ---------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class TrainingCrew:
 
     def _wait_for(self, query: Query) -> None:
         self._send(query)
+        assert self._session is not None
         future = self.sent.pop(query)
         try:
             while True:
@@ -65,6 +66,7 @@ class TrainingCrew:
                 except NotYetError:
                     self.training.deadline.keep()
                     self._top_up()
+                    self._session.look()
         except WorkerDiedError as error:
             self.close()
             self.waiting = [*self.sent, *self.waiting]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from torch import nn
 
+from initio.autodiff.devices import apart, find_device
 from initio.data import Data, Noise
 from initio.errors import Deadline, InputError
 from initio.records import Architecture, Observation, Query
@@ -20,7 +21,7 @@ from initio.spaces import GraphSpace, NetworkSettings, Space
 from initio.system.files import write_text
 from initio.training.examples import Examples, examples_of
 from initio.training.fit import Enough, OnNote, OnProgress, TrainedEpoch, TrainingProgress, fit
-from initio.training.machine import laid_out
+from initio.training.machine import PlainMachine, laid_out
 from initio.training.settings import TrainingSettings
 
 FORMAT = 4  # of the files; a change of what a training computes changes it too
@@ -45,6 +46,7 @@ class Training:
         deadline: when to stop in the middle of a training, by an `OutOfTimeError`.
         on_progress: hears of each update.
         on_note: hears a sentence when a checkpoint is not usable and when a training diverges.
+        device: what computes, by its name; the value depends on its kind, too.
     """
 
     space: Space
@@ -56,6 +58,7 @@ class Training:
     deadline: Deadline = field(default_factory=Deadline, repr=False)
     on_progress: OnProgress | None = field(default=None, repr=False)
     on_note: OnNote | None = field(default=None, repr=False)
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if isinstance(self.data, Noise):
@@ -100,6 +103,11 @@ class Training:
         checkpoint.unlink(missing_ok=True)
         return hurdles.applied(known)
 
+    @property
+    def machine(self) -> PlainMachine:
+        """Where networks are trained."""
+        return PlainMachine(find_device(self.device))
+
     def build(self, arch: Architecture) -> nn.Module:
         """The network of an architecture, as every training of it begins."""
         return laid_out(home_of(self.space, arch).build(arch, self.network, seed=self.seed))
@@ -122,6 +130,7 @@ class Training:
             seed=self.seed,
             checkpoint=checkpoint,
             identity=identity,
+            machine=self.machine,
             on_progress=self._hear,
             enough=hurdles.watch(curve) if watched else None,
             on_note=self.on_note,
@@ -152,6 +161,7 @@ class Training:
                 "seed": self.seed,
                 "data": self.examples.fingerprint,
                 "torch": version("torch"),
+                **apart(self.device),
             }
         )
 

@@ -148,7 +148,7 @@ class _Trainer:
             lr = learning_rate(settings, step, self.batches)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
-            with _layers_draw_from(layers + batch, machine.device):
+            with layers_draw_from(layers + batch, machine.device):
                 if self.before is not None:
                     self.before(Update(epoch, batch, x, y, lr, self.optimizer))
                 loss, outputs = self._update(x, y, len(y) * machine.world / len(whole[batch]))
@@ -325,6 +325,7 @@ def fit_epochs(
     seed: int = 0,
     checkpoint: Path | None = None,
     identity: str = "",
+    machine: PlainMachine | None = None,
     before: BeforeUpdate | None = None,
     on_progress: OnProgress | None = None,
     on_epoch: Callable[[TrainedEpoch], None] | None = None,
@@ -337,7 +338,7 @@ def fit_epochs(
     before it is kept. A loss that is not finite is an `InputError`.
     """
     say: OnNote = on_note or (lambda _: None)
-    machine = PlainMachine()
+    machine = machine or PlainMachine()
     trainer = _begin(
         network, examples, settings, seed, _KeptState(checkpoint, identity, False, say), machine, on_progress
     )
@@ -433,7 +434,7 @@ def _begin(
 
 
 @contextmanager
-def _layers_draw_from(seed: int, device: torch.device) -> Iterator[None]:
+def layers_draw_from(seed: int, device: torch.device) -> Iterator[None]:
     """Dropout and its like know only torch's global generators: seeded here, and put back as they were."""
     if device.type == "cpu":
         with torch.random.fork_rng(devices=[]):

@@ -10,6 +10,7 @@ from torch import nn
 
 from initio.training.examples import Examples
 from initio.training.fit import TrainingProgress, fit
+from initio.training.machine import PlainMachine
 from initio.training.settings import TrainingSettings
 
 UPDATES = 8  # that are timed, after the first, which is slower
@@ -20,7 +21,9 @@ class _SeenEnoughError(Exception):
     """Ends a training that was only watched."""
 
 
-def pace(network: nn.Module, examples: Examples, settings: TrainingSettings) -> float:
+def pace(
+    network: nn.Module, examples: Examples, settings: TrainingSettings, machine: PlainMachine | None = None
+) -> float:
     """Seconds of an epoch without its validation, from its first updates; the network is changed.
 
     Of a training that diverges, the updates before that count, or the one that did.
@@ -35,7 +38,7 @@ def pace(network: nn.Module, examples: Examples, settings: TrainingSettings) -> 
 
     begin = time.perf_counter()
     with suppress(_SeenEnoughError):
-        fit(network, examples, settings, on_progress=hear)
+        fit(network, examples, settings, machine=machine, on_progress=hear)
     if not heard:
         return (time.perf_counter() - begin) * math.ceil(len(examples) / settings.batch_size)
     first, last = heard[0], heard[-1]

@@ -25,7 +25,7 @@ class Toy(TeNas):
     """Measured is only which options are left: removing 3 is worst, then 1, 4, 2, 0."""
 
     def changes(
-        self, space: GraphSpace, data: Data, kept: Kept, smaller: Sequence[Kept], draw: int
+        self, space: GraphSpace, data: Data, kept: Kept, smaller: Sequence[Kept], draw: int, device: str = "cpu"
     ) -> tuple[list[float], list[float]]:
         loss = {3: 5, 1: 4, 4: 3, 2: 2, 0: 1, 5: 0, 6: 0}
         everything = [range(len(decision)) for decision in space.relaxation]
@@ -122,9 +122,9 @@ def test_the_images_are_the_problems_own() -> None:
 
     @dataclass(frozen=True)
     class Looking(Toy):
-        def weights(self, space: GraphSpace, data: Data, seed: int) -> list[list[float]]:
+        def weights(self, space: GraphSpace, data: Data, seed: int, device: str = "cpu") -> list[list[float]]:
             seen.append(data.name)
-            return super().weights(space, data, seed)
+            return super().weights(space, data, seed, device)
 
     for data in (load("digits"), None):
         problem = replace(asking(NB201, Budget(queries=1)), data=data)

@@ -2,8 +2,9 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +13,8 @@ import pytest
 from distributed import KilledWorker
 
 from initio import InputError
-from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Processes, cluster, executor_for
-from initio.system.executors.base import WorkerDiedError
+from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Processes, base, cluster, executor_for
+from initio.system.executors.base import WorkerDiedError, relay
 from initio.system.executors.cluster import Cluster, _ClusterSession, local_cluster, versions
 from tests.system.executors.deadly import die_of_three, die_once, pid, refuse_three, square
 
@@ -141,6 +142,57 @@ def test_a_scheduler_that_goes_away_is_a_sentence() -> None:
         with pytest.raises(InputError, match="went away: what was done is kept, and the same command goes on"):
             Cluster(local.scheduler_address).map(square, range(1000), stop)
     assert heard
+
+
+def test_a_cluster_that_loses_all_workers_is_waited_for_and_then_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(base, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "SAID", 0.2)
+    with local_cluster(1) as local:
+        heard: list[int] = []
+
+        def lose(number: int, answer: int) -> None:
+            if not heard:
+                local.sync(local.scheduler.retire_workers)
+                local.scale(0)
+            heard.append(number)
+
+        def wait_for_one() -> None:
+            while not caplog.records:
+                time.sleep(0.1)
+            local.scale(1)
+
+        helper = threading.Thread(target=wait_for_one)
+        helper.start()
+        Cluster(local.scheduler_address).map(square, range(50), lose)
+        helper.join()
+        assert sorted(heard) == list(range(50))
+        assert "has no worker: waiting 10 minutes for one" in caplog.text
+        monkeypatch.setattr(cluster, "DESERTED", 1.0)
+        heard.clear()
+        with pytest.raises(InputError, match="has had no worker for 0 minutes: what was done is kept, and the same"):
+            Cluster(local.scheduler_address).map(square, range(50), lose)
+        assert 0 < len(heard) < 50
+
+
+def test_a_lost_answer_keeps_no_other_waiting() -> None:
+    lost, ready = Future[int](), Future[int]()
+    never = threading.Event()
+
+    def answer(future: Future[int]) -> int:
+        if future is lost:
+            never.wait(60)
+        return future.result()
+
+    with ThreadPoolExecutor(2) as pool:
+        slow, quick = relay(lost, answer, pool), relay(ready, answer, pool)
+        lost.set_result(1)
+        ready.set_result(2)
+        assert quick.result(30) == 2
+        assert not slow.done()
+        never.set()
+        assert slow.result(30) == 1
 
 
 def test_a_local_cluster_is_started_and_ended() -> None:

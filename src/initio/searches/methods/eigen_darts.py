@@ -98,9 +98,10 @@ class EigenDarts(Search[SearchStep]):
         """Trains the supernet from the start; steps hold the losses, the last ones the shares of each layer."""
         space = mlp_space(problem, self.name)
         data = problem.known_data.batch(self.samples, seed)
-        x, y = unit_scale(data.x), torch.tensor(data.y)
+        device = problem.computes_on
+        x, y = unit_scale(data.x).to(device), torch.tensor(data.y).to(device)
         generator = torch.Generator().manual_seed(seed)
-        net = MlpSupernet(space.depth, x.shape[1], self.width, data.classes, generator)
+        net = MlpSupernet(space.depth, x.shape[1], self.width, data.classes, generator).to(device)
         yield from self._train(net, x, y, generator)
         yield from net.shares()
         return net.chosen(space)
@@ -111,14 +112,14 @@ class EigenDarts(Search[SearchStep]):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(weights, self.steps)
         architecture = torch.optim.Adam([net.a, net.alpha], lr=self.arch_lr, betas=(0.5, 0.999))
         for number in range(1, self.steps + 1):
-            held_out = half + torch.randint(len(x) - half, (self.batch,), generator=generator)
+            held_out = (half + torch.randint(len(x) - half, (self.batch,), generator=generator)).to(x.device)
             loss_a = functional.cross_entropy(net(x[held_out]), y[held_out])
             architecture.zero_grad()
             loss_a.backward()  # type: ignore[no-untyped-call]
             architecture.step()
             with torch.no_grad():
                 net.alpha.clamp_(0, 1)
-            some = torch.randint(half, (self.batch,), generator=generator)
+            some = torch.randint(half, (self.batch,), generator=generator).to(x.device)
             loss_w = functional.cross_entropy(net(x[some]), y[some])
             weights.zero_grad()
             loss_w.backward()  # type: ignore[no-untyped-call]

@@ -175,7 +175,7 @@ class Enas(OneShotSearch):
                     logits = at.network(x, Blend.path(at.space, at.space.architecture(*row)))
                 at.tally.add(F.cross_entropy(logits, y), logits, y)
                 rewards.append(float((logits.argmax(1) == y).double().mean()))
-            R = torch.tensor(rewards, dtype=values.dtype) + self.bonus * entropies.detach().sum(1)
+            R = torch.tensor(rewards, dtype=values.dtype, device=values.device) + self.bonus * entropies.detach().sum(1)
             if int(state.count) == 0:
                 state.baseline.copy_(R.mean())
             state.baseline.mul_(self.decay).add_((1 - self.decay) * R.mean())

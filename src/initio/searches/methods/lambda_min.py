@@ -74,8 +74,10 @@ class LambdaMin(Search[BoundStage]):
         at_least(self, subset=2, most=1)
 
     def check(self, problem: Problem) -> None:
-        """Refuses other spaces."""
+        """Refuses other spaces, and other devices than the CPU."""
         mlp_space(problem, self.name)
+        if problem.device != "cpu":
+            raise InputError(f"{self.name} computes kernels of infinite width, on the CPU: leave out device")
 
     def why(self, problem: Problem, steps: Sequence[BoundStage], chosen: Architecture) -> str:
         """What is proven."""

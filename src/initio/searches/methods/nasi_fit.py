@@ -286,10 +286,12 @@ def traces(space: GraphSpace, network: nn.Module, batch: Batch) -> Traces:
     """T, the part T_c of it that the parameters of the chosen operations hold, and a flag."""
     import torch
 
+    from initio.autodiff.parts import Parts
     from initio.metrics import METRICS, Options
     from initio.metrics.base import Measurement
 
-    x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
+    device = Parts(network).device
+    x, y = torch.from_numpy(batch.x.copy()).to(device), torch.from_numpy(batch.y.copy()).to(device)
     at = Measurement(network, x, y, Options(), METRICS["nasi"].needs)
     T = METRICS["nasi"].value(at)
     if T.value is None:

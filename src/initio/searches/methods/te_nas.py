@@ -60,7 +60,7 @@ class TeNas(QuerySearch):
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Prunes, then asks for what is left."""
         data = load(NOISE) if problem.data is None else problem.data
-        weights = self.weights(problem.graphs, data, seed)
+        weights = self.weights(problem.graphs, data, seed, problem.device)
         yield Query(problem.member(problem.space.decode(weights)) or _heaviest(problem, weights))
         return None
 
@@ -71,7 +71,7 @@ class TeNas(QuerySearch):
             prunable = " or ".join(name for name, other in SPACES.items() if other.prunable)
             raise InputError(f"te-nas prunes a supernet, which {space.name} does not have: take {prunable}")
 
-    def weights(self, space: GraphSpace, data: Data, seed: int) -> list[list[float]]:
+    def weights(self, space: GraphSpace, data: Data, seed: int, device: str = "cpu") -> list[list[float]]:
         """How long each option survived: 0 for the first that its categorical loses, and so on.
 
         Where an architecture leaves categoricals out (darts: two edges a node), the last option's weight tells which:
@@ -81,7 +81,8 @@ class TeNas(QuerySearch):
         kept = _start(space)
         weights = [[0.0] * len(decision) for decision in space.relaxation]
         while any(len(options) > 1 for options in kept):
-            regret = self._regret(space, data, kept, rng, [k for k, options in enumerate(kept) if len(options) > 1])
+            undecided = [k for k, options in enumerate(kept) if len(options) > 1]
+            regret = self._regret(space, data, kept, rng, undecided, device)
             for k in regret:
                 worst_last = sorted(regret[k], key=lambda option: (regret[k][option], option))
                 for option in worst_last[: min(self.prunes, len(kept[k]) - 1)]:
@@ -89,7 +90,7 @@ class TeNas(QuerySearch):
                     kept = _without(kept, k, option)
         final = [float(len(row)) for row in weights]
         if len(space.active(space.sample(rng))) < len(kept):
-            last = self._regret(space, data, kept, rng, range(len(kept)))
+            last = self._regret(space, data, kept, rng, range(len(kept)), device)
             most = 1 + max(last[k][options[0]] for k, options in enumerate(kept))
             final = [n + last[k][kept[k][0]] / most for k, n in enumerate(final)]
         for k, (option,) in enumerate(kept):
@@ -97,12 +98,13 @@ class TeNas(QuerySearch):
         return weights
 
     def _regret(
-        self, space: GraphSpace, data: Data, kept: Kept, rng: Random, categoricals: Sequence[int]
+        self, space: GraphSpace, data: Data, kept: Kept, rng: Random, categoricals: Sequence[int], device: str
     ) -> dict[int, dict[int, float]]:
         """For each option of these categoricals, how bad it is to remove it: TE-NAS's sum of ranks."""
         tried = [(k, option) for k in categoricals for option in kept[k]]
         smaller = [_without(kept, k, option) for k, option in tried]
-        repeats = [self.changes(space, data, kept, smaller, rng.randrange(2**31)) for _ in range(self.repeats)]
+        draws = [rng.randrange(2**31) for _ in range(self.repeats)]
+        repeats = [self.changes(space, data, kept, smaller, draw, device) for draw in draws]
         kappa, regions = (
             [sum(values) for values in zip(*column, strict=True)] for column in zip(*repeats, strict=True)
         )
@@ -114,18 +116,18 @@ class TeNas(QuerySearch):
         return out
 
     def changes(
-        self, space: GraphSpace, data: Data, kept: Kept, smaller: Sequence[Kept], draw: int
+        self, space: GraphSpace, data: Data, kept: Kept, smaller: Sequence[Kept], draw: int, device: str = "cpu"
     ) -> tuple[list[float], list[float]]:
         """By how much κ and the number of linear regions grow from the supernet to each of the smaller ones."""
         batch = data.batch(self.images, draw)
         # The paper's depth: one cell a stage of nb201, one normal and one reduction cell of darts.
         cells = 1 if space.name == "nb201" else 2
         wide = NetworkSettings(channels=self.width, cells=cells, classes=batch.classes, shape=batch.shape, init="he")
-        nets = PrunedSupernet(space, kept, wide, draw)
+        nets = PrunedSupernet(space, kept, wide, draw, device=device)
         kappa = [_kappa(net, batch) for net in nets.parts(smaller)]
         grey = _one_channel(batch, draw)
         nets = PrunedSupernet(
-            space, kept, replace(wide, channels=1, shape=grey.shape), draw, bare=space.name == "nb201"
+            space, kept, replace(wide, channels=1, shape=grey.shape), draw, space.name == "nb201", device
         )
         regions = [_regions(net, grey, draw) for net in nets.parts(smaller)]
         return [growth(kappa[0], k) for k in kappa[1:]], [growth(regions[0], r) for r in regions[1:]]
@@ -201,6 +203,7 @@ class PrunedSupernet:
     settings: NetworkSettings
     seed: int
     bare: bool = False
+    device: str = "cpu"
 
     def parts(self, smaller: Sequence[Kept]) -> list[nn.Module]:
         """The supernet itself, then the smaller ones with its weights."""
@@ -212,6 +215,7 @@ class PrunedSupernet:
         return [whole, *nets]
 
     def _build(self, kept: Kept) -> nn.Module:
+        from initio.autodiff.devices import find_device
         from initio.networks.build import build
 
         settings = self.space.resolve(self.settings)
@@ -222,7 +226,7 @@ class PrunedSupernet:
         for name, module in net.named_modules():
             if name.rpartition(".")[2] in edges:
                 module.register_forward_hook(_average)
-        return net
+        return net.to(find_device(self.device, measured=True))
 
 
 def _average(_: nn.Module, values: tuple[Tensor, ...], total: Tensor) -> Tensor:

@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Executor as Pool
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from initio.errors import InputError
@@ -16,6 +18,7 @@ from initio.errors import InputError
 DEATHS = 3  # of a worker, after which a task is given up
 PAYS = 16  # tasks from which processes are worth their start
 AHEAD = 2  # tasks that are sent, for each worker: the next one waits there
+LOOK = 5.0  # seconds without an answer after which somebody looks whether there will be one
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -45,6 +48,9 @@ class Session(ABC, Generic[Task, Answer]):
     @abstractmethod
     def submit(self, task: Task) -> Future[Answer]:
         """Sends a task; its future ends with the answer, what the work raised, or a `WorkerDiedError`."""
+
+    def look(self) -> None:
+        """Asked while answers are waited for: an `InputError` once there is nobody who could give them."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,10 @@ def _until_death(
         while source and not under_way and len(running) < AHEAD * session.workers:
             number = source.popleft()
             running[session.submit(tasks[number])] = number
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
+        done = wait(running, LOOK, FIRST_COMPLETED).done
+        if not done:
+            session.look()
+        for future in done:
             number = running.pop(future)
             try:
                 yield number, future.result()
@@ -172,8 +181,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def relay(source: Any, answer: Callable[[Any], Answer]) -> Future[Answer]:
-    """A plain future that ends as another one does, by `answer(other)`, which gives its result or raises."""
+def relay(source: Any, answer: Callable[[Any], Answer], by: Pool | None = None) -> Future[Answer]:
+    """A plain future that ends as another one does, by `answer(other)`, which gives its result or raises.
+
+    That may take a while if it is done by a pool, so that nobody waits for it.
+    """
     target: Future[Answer] = Future()
 
     def end(ended: Any) -> None:
@@ -184,5 +196,5 @@ def relay(source: Any, answer: Callable[[Any], Answer]) -> Future[Answer]:
         else:
             target.set_result(result)
 
-    source.add_done_callback(end)
+    source.add_done_callback(end if by is None else partial(by.submit, end))
     return target

@@ -12,8 +12,9 @@ import pickle
 import platform
 import re
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,7 +27,10 @@ LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
 REACH = 10  # seconds to wait for a scheduler
 GATHER = 60  # seconds to wait for its first worker
+FETCHERS = 32  # answers that are handed over at once, so that a lost one keeps no other waiting
+DESERTED, SAID = 600.0, 30.0  # seconds without any worker after which it ends, and after which that is said
 HAND_OVER = 20.0  # seconds for an answer that a worker has ready; a client gives up a lost scheduler after 10
+log = logging.getLogger(__name__)
 SAME = ("initio", "torch", "numpy")  # whose versions must be the same everywhere
 
 
@@ -69,7 +73,11 @@ class Cluster(Executor):
                     client.wait_for_workers(1, timeout=GATHER)
                 except TimeoutError:
                     raise InputError(f"the cluster {self.where} has no worker: start some with dask worker") from None
-                yield _ClusterSession(client, self.where, cloudpickle.dumps(work))
+                fetchers = ThreadPoolExecutor(FETCHERS)
+                try:
+                    yield _ClusterSession(client, self.where, cloudpickle.dumps(work), fetchers)
+                finally:
+                    fetchers.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
     def _scheduler(self) -> Iterator[Any]:
@@ -99,16 +107,34 @@ def versions() -> dict[str, str]:
 
 
 class _ClusterSession(Session[Task, Answer]):
-    def __init__(self, client: Any, where: str, work: bytes) -> None:
-        self._client, self._where, self._mine = client, where, versions()
+    def __init__(self, client: Any, where: str, work: bytes, fetchers: ThreadPoolExecutor) -> None:
+        self._client, self._where, self._mine, self._fetchers = client, where, versions(), fetchers
+        self._seen, self._said = time.monotonic(), False  # when there was a worker, and whether its absence was told
         self._work = client.submit(pickle.loads, work)  # kept by the scheduler, made again where a worker lacks it
 
     @property
     def workers(self) -> int:
-        return max(1, len(self._client.scheduler_info(n_workers=-1).get("workers", ())))
+        return max(1, self._present)
+
+    @property
+    def _present(self) -> int:
+        return len(self._client.scheduler_info(n_workers=-1).get("workers", ()))
 
     def submit(self, task: Task) -> Future[Answer]:
-        return relay(self._client.submit(_do, self._work, self._mine, task, pure=False), self._answer)
+        return relay(self._client.submit(_do, self._work, self._mine, task, pure=False), self._answer, self._fetchers)
+
+    def look(self) -> None:
+        if self._present:
+            self._seen, self._said = time.monotonic(), False
+        absent = time.monotonic() - self._seen
+        if absent > DESERTED:
+            raise InputError(
+                f"the cluster {self._where} has had no worker for {DESERTED / 60:.0f} minutes: what was done is kept, "
+                f"and the same command goes on once it has some"
+            )
+        if absent > SAID and not self._said:
+            self._said = True
+            log.warning("the cluster %s has no worker: waiting %.0f minutes for one", self._where, DESERTED / 60)
 
     def _answer(self, sent: Any) -> Any:
         from distributed import KilledWorker
