@@ -42,6 +42,10 @@ class Pretended(Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
+    def tolist(self) -> Any:
+        """As of any device."""
+        return self.inner.tolist()
+
     def __repr__(self) -> str:
         return f"Pretended({self.inner!r})"
 

@@ -15,6 +15,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -257,8 +258,7 @@ class Store:
 
     def _read_settings(self, text: str) -> Settings:
         try:
-            found: Settings = decode(Settings, load_json(text, "settings"))
-            return found
+            return _settings_of(text)
         except InputError:
             raise self.damaged(f"settings {text[:40]!r}") from None
 
@@ -394,6 +394,13 @@ def _key(e: Evaluation) -> tuple[str, str, str, str, str, int, int]:
 
 def _choices_text(arch: Architecture) -> str:
     return ",".join(map(str, arch.choices))
+
+
+@lru_cache(maxsize=256)
+def _settings_of(text: str) -> Settings:
+    """Many rows have the same."""
+    found: Settings = decode(Settings, load_json(text, "settings"))
+    return found
 
 
 def _settings_text(values: Settings) -> str:

@@ -170,7 +170,7 @@ class HeldOutSums(nn.Module):
     def add(self, loss: Tensor, logits: Tensor, y: Tensor) -> None:
         """A batch."""
         right = int((logits.argmax(1) == y).sum())
-        self.sums += torch.tensor([loss.item() * len(y), right, len(y)], dtype=torch.float64, device=self.sums.device)
+        self.sums += torch.tensor([loss.item() * len(y), right, len(y)], dtype=torch.float64).to(self.sums.device)
 
     @property
     def means(self) -> tuple[float | None, float | None]:

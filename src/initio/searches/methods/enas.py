@@ -56,7 +56,7 @@ class Controller(nn.Module):
 
     def forward(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """So many draws: choices (count, decisions), their log-probabilities, and the entropies met on the way."""
-        read = torch.zeros(count, dtype=torch.int64)
+        read = torch.zeros(count, dtype=torch.int64, device=self.embedding.weight.device)
         states: list[tuple[Tensor, Tensor] | None] = [None] * len(self.cells)
         before = 1
         choices, logs, entropies = [], [], []
@@ -175,7 +175,7 @@ class Enas(OneShotSearch):
                     logits = at.network(x, Blend.path(at.space, at.space.architecture(*row)))
                 at.tally.add(F.cross_entropy(logits, y), logits, y)
                 rewards.append(float((logits.argmax(1) == y).double().mean()))
-            R = torch.tensor(rewards, dtype=values.dtype, device=values.device) + self.bonus * entropies.detach().sum(1)
+            R = torch.tensor(rewards, dtype=values.dtype).to(values.device) + self.bonus * entropies.detach().sum(1)
             if int(state.count) == 0:
                 state.baseline.copy_(R.mean())
             state.baseline.mul_(self.decay).add_((1 - self.decay) * R.mean())

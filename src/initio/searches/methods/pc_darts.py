@@ -68,6 +68,6 @@ def edge_weights(at: SharedTraining, edges: Tensor) -> tuple[Tensor, ...]:
     """softmax(β) among the edges into each node; 1 for an edge that is in no sum."""
     out = list(torch.ones_like(edges))
     for node in at.network.nodes:
-        for place, weight in zip(node, edges[list(node)].softmax(0), strict=True):
+        for place, weight in zip(node, torch.stack([edges[place] for place in node]).softmax(0), strict=True):
             out[place] = weight
     return tuple(out)
