@@ -30,7 +30,7 @@ from initio.scores.sqlite import PACKED
 
 SHIPPED = Path(__file__).parent / "shipped"
 UNRECORDED = {"arithmetic": "unrecorded", "threads": "unrecorded"}  # of measured scores that do not say it
-PUT_AT_ONCE = 100_000  # scores of another store, in one transaction
+PUT_AT_ONCE = 20_000  # scores of another store, in one transaction
 ASKED_AT_ONCE = 500  # architectures, in one question
 LARGEST_INTEGER = 2**63 - 1  # that a database keeps
 _COLUMNS = ("space", "choices", "settings", "data", "metric", "version", "seed", "value", "flag")
