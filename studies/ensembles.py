@@ -31,9 +31,9 @@ from initio.runs.folder import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 
-IMAGES, SIDE = 4000, 16  # of each data set, half of its pixels a side
+IMAGES, SIDE = 8000, 16  # of each data set, half of its pixels a side
 SUPERNET = {"epochs": 15, "posterior_updates": 500}
-MEMBERS = {"channels": 8, "cells": 1, "epochs": 4, "size": 3}
+MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
 ATTACKS, ATTACKED = ("fgsm", "pgd", "cw", "autoattack"), 30

@@ -337,6 +337,16 @@ def test_dropped_paths_answer_at_random(made: Path, tmp_path: Path) -> None:
         initio.ensemble("nb1shot1-s1", "digits", folder=tmp_path / "f", **asked)
 
 
+def test_passes_that_drop_nothing_are_said(made: Path, tmp_path: Path) -> None:
+    asked = {"size": 2, "epochs": 1, "channels": 2, "cells": 1, "method": "droppath", "drop_path": 1e-12}
+    told: list[object] = []
+    initio.ensemble(
+        "nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), prior="uniform", on_event=told.append,
+        **asked,
+    )  # fmt: skip
+    assert any("no path that could be dropped" in str(event) for event in told)
+
+
 def test_another_problems_network_is_not_shared(made: Path, tmp_path: Path) -> None:
     for space, asked, sentence in (
         ("darts", {}, "another problem"),

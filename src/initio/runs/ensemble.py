@@ -268,6 +268,8 @@ class _EnsembleWork:
             )
         first = next(iter(good.values()))
         logits, labels = self._answers(list(good.values()))
+        if self.plan.method == "droppath" and (logits == logits[0]).all():
+            self.tell("every pass gave the same answer: this cell has no path that could be dropped")
         buffer = io.BytesIO()
         np.savez(buffer, logits=logits, labels=labels)
         with whole_file(self.kept.predictions_path) as temporary:
