@@ -27,7 +27,7 @@ from initio.analysis.ensembles import EstimateAgreement
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.estimates import SIZES, estimates
-from initio.runs.folder import RunFolder
+from initio.runs.folders.run import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 

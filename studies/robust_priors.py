@@ -37,7 +37,7 @@ from joblib import Parallel, delayed
 import initio
 from initio.errors import InputError
 from initio.records import Architecture, Query
-from initio.runs.compare import BenchSetup
+from initio.runs.bench import BenchSetup
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, QuerySearch, Trained, drive, find_search
 from initio.system.files import add_line, whole_lines

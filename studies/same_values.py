@@ -31,7 +31,7 @@ from initio.data import noise
 from initio.metrics import Options
 from initio.networks.graphs import ZERO
 from initio.records import Architecture
-from initio.runs.compare import BenchSetup, run_one
+from initio.runs.bench import BenchSetup, run_one
 from initio.runs.search import search
 from initio.scores.measure import measure
 from initio.searches import Budget, Problem, find_search

@@ -26,7 +26,7 @@ from initio.report.page import DataTable, LineChart
 from initio.runs import ensemble as ensemble_verb
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
-from initio.runs.ensembles import EnsembleFolder, EnsemblePlan
+from initio.runs.folders.ensemble import EnsembleFolder, EnsemblePlan
 from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
@@ -273,7 +273,7 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.nn.functional.one_hot((x.flatten(1).sum(1) * 0).long(), 10).double()
 
-    monkeypatch.setattr("initio.runs.models.TrainedModel.build", lambda *_: Flat())
+    monkeypatch.setattr("initio.runs.folders.model.TrainedModel.build", lambda *_: Flat())
     found = initio.attack(made, ("fgsm", "pgd", "cw"), samples=60, save=False)
     assert {(each.fooled, each.masked, each.resisted) for each in found.rounds if each.samples} == {(0.0, 100.0, 0.0)}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initio.cli.progress import Reporter
-from initio.report.terminal import columns
+from initio.report.terminal import brief, columns
 
 if TYPE_CHECKING:
     from initio.runs.explain import Change, Explanation, MetricPlace
@@ -92,12 +92,8 @@ def _places(title: str, rows: Sequence[MetricPlace]) -> list[str]:
     lines = [f"{title:<{width}}    {'value':>11}  better than"]
     for row in rows:
         arrow = "↓↑"[row.higher_is_better]
-        lines.append(f"{row.metric:<{width}} {arrow}  {_value(row):>11}  {_bar(row)}".rstrip())
+        lines.append(f"{row.metric:<{width}} {arrow}  {brief(row.value):>11}  {_bar(row)}".rstrip())
     return lines
-
-
-def _value(row: MetricPlace) -> str:
-    return "-" if row.value is None else f"{row.value:.4g}"
 
 
 def _bar(row: MetricPlace) -> str:

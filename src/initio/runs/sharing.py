@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, cast
 from initio.errors import InputError
 from initio.records import decode, encode, load_json, to_json
 from initio.report.sharing import SharedCell, SharingResult, save_sharing
-from initio.runs.folder import RunFolder
+from initio.runs.folders.base import write_record
+from initio.runs.folders.run import RunFolder
 from initio.runs.search import make_problem, make_search
-from initio.system.files import add_line, whole_lines, write_text
+from initio.system.files import add_line, whole_lines
 from initio.tables import open_table
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def sharing(
         spearman=float(spearmanr(shared, alone).statistic) if varied else None,
         kendall=float(kendalltau(shared, alone).statistic) if varied else None,
     )
-    write_text(home / "sharing.json", to_json(result, indent=2) + "\n")
+    write_record(home / "sharing.json", result)
     for suffix in ("svg", "png"):
         save_sharing(result, home / f"sharing.{suffix}")
     journal.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from initio.data.look import DataReport
 from initio.records import Scalar
 from initio.report.terminal import columns
-from initio.runs.folder import option_words
+from initio.runs.folders.run import option_words
 from initio.searches.limits import Limits
 
 NAMES = {"found": "found network", "resnet": "ResNet of the same size", "linear": "linear classifier"}

@@ -24,7 +24,6 @@ from bisect import bisect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
 from pathlib import Path
 from random import Random
 from shlex import quote
@@ -34,18 +33,19 @@ from initio.data import Dataset
 from initio.data.look import DataReport, look
 from initio.data.sources import has_size, located
 from initio.errors import Deadline, InputError
-from initio.records import Architecture, from_json, to_json
+from initio.records import Architecture
 from initio.runs.budget import Ending, Ticking
 from initio.runs.evaluate import evaluate
 from initio.runs.export import export
-from initio.runs.models import ModelFolder, TrainedModel
+from initio.runs.folders.base import read_record, unused, write_record
+from initio.runs.folders.model import ModelFolder, TrainedModel
 from initio.runs.search import make_limits, search
 from initio.runs.solution import NAMES, Design, HeldOutScore, SolvePlan, SolveResult
 from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult, find_search
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
-from initio.system.files import add_line, locked, read_text, whole_lines, write_text
+from initio.system.files import add_line, locked, whole_lines, write_text
 
 IMAGES, FEATURES = "nb201", "mlp-3"  # the spaces for images and for all else
 RESNET = parse("|nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|skip_connect~2|")
@@ -136,7 +136,7 @@ def load_solution(folder: str | Path) -> SolveResult:
         raise InputError(
             f"the run {str(folder)!r} is not finished: go on with `initio solve --resume {quote(str(folder))}`"
         )
-    return from_json(SolveResult, read_text(run.solution_path), where=str(run.solution_path))
+    return read_record(SolveResult, run.solution_path)
 
 
 class SolveFolder:
@@ -154,11 +154,11 @@ class SolveFolder:
             go_on = f", or go on with `initio solve --resume {quote(str(self.folder))}`" * self.plan_path.is_file()
             raise InputError(f"{str(self.folder)!r} is not an empty folder: give another one{go_on}")
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.plan_path, to_json(plan, indent=2) + "\n")
+        write_record(self.plan_path, plan)
 
     def plan(self) -> SolvePlan:
         """What was asked."""
-        return from_json(SolvePlan, read_text(self.plan_path), where=str(self.plan_path))
+        return read_record(SolvePlan, self.plan_path)
 
     def locked(self) -> AbstractContextManager[None]:
         """Nobody else works on this run inside the block."""
@@ -177,9 +177,9 @@ class SolveFolder:
         """What a stage found: read if it is there, else made and kept."""
         path = self.folder / f"{name}.json"
         if path.is_file():
-            return from_json(kind, read_text(path), where=str(path))
+            return read_record(kind, path)
         found = make()
-        write_text(path, to_json(found, indent=2) + "\n")
+        write_record(path, found)
         return found
 
 
@@ -445,7 +445,7 @@ class _Solving:
             notes=tuple(notes),
         )
         write_text(self.kept.folder / "README.md", solution.markdown())
-        write_text(self.kept.solution_path, to_json(solution, indent=2) + "\n")
+        write_record(self.kept.solution_path, solution)
         return solution
 
     def _export(self, name: str, model: TrainedModel, deadline: Deadline, notes: list[str]) -> tuple[str, ...]:
@@ -476,6 +476,4 @@ def _typical(space: Space) -> tuple[Architecture, list[tuple[int, int]]]:
 
 def new_solve_folder(data: str) -> Path:
     """The folder below `runs` of a run for which none was named."""
-    stem = Path("runs", f"solve-{Path(data).stem or 'data'}")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())
+    return unused(f"solve-{Path(data).stem or 'data'}")

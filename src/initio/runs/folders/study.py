@@ -13,14 +13,14 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from initio.errors import InputError
-from initio.records import decode, encode, from_json, load_json, to_json
+from initio.records import decode, encode, load_json
+from initio.runs.folders.base import read_record, write_record
 from initio.system.executors import DEATHS, LostTasksError, executor_for
-from initio.system.files import add_line, locked, read_text, whole_lines, write_text
+from initio.system.files import add_line, locked, whole_lines
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -49,9 +49,9 @@ class StudyFolder:
             if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
                 raise InputError(f"{str(self.folder)!r} holds something else than a study: give another folder")
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_text(self.plan_path, to_json(plan, indent=2) + "\n")
+            write_record(self.plan_path, plan)
             return
-        before = from_json(type(plan), read_text(self.plan_path), where=str(self.plan_path))
+        before = read_record(type(plan), self.plan_path)
         for item in fields(plan):
             was, now = getattr(before, item.name), getattr(plan, item.name)
             if item.compare and was != now:
@@ -102,15 +102,8 @@ class StudyFolder:
         """What it came to."""
         if not self.result_path.is_file():
             raise InputError(f"the study in {str(self.folder)!r} is not finished: ask the same again, and it goes on")
-        return from_json(kind, read_text(self.result_path), where=str(self.result_path))
+        return read_record(kind, self.result_path)
 
     def finish(self, result: Any) -> None:
         """Writes the result; it comes last and says that all is there."""
-        write_text(self.result_path, to_json(result, indent=2) + "\n")
-
-
-def new_study_folder(study: str, space: str, seed: int) -> Path:
-    """The folder below `runs` of a study for which none was named."""
-    stem = Path("runs", f"{study}-{space.rpartition(':')[2].lower()}-seed{seed}")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())
+        write_record(self.result_path, result)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, TypeVar
@@ -30,7 +29,8 @@ from typing import Any, ClassVar, TypeVar
 from initio.errors import InputError
 from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
 from initio.runs.budget import TrainingSizes
-from initio.runs.models import ModelFolder
+from initio.runs.folders.base import read_record, write_record
+from initio.runs.folders.model import ModelFolder
 from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
@@ -146,7 +146,7 @@ class RunFolder:
 
     def plan(self) -> RunPlan:
         """What was asked, as `start` wrote it; the search has the name of today."""
-        plan = from_json(RunPlan, read_text(self.plan_path), where=str(self.plan_path))
+        plan = read_record(RunPlan, self.plan_path)
         return replace(plan, method=name_today(plan.method, plan.settings))
 
     def steps(self, kinds: Sequence[type[SearchStep]]) -> list[SearchStep]:
@@ -172,11 +172,11 @@ class RunFolder:
         """What was decided to fit into the run's time, if that was decided."""
         if not self.sizes_path.is_file():
             return None
-        return from_json(TrainingSizes, read_text(self.sizes_path), where=str(self.sizes_path))
+        return read_record(TrainingSizes, self.sizes_path)
 
     def write_sizes(self, sizes: TrainingSizes) -> None:
         """Keeps what was decided: a run that goes on keeps to it."""
-        write_text(self.sizes_path, to_json(sizes, indent=2) + "\n")
+        write_record(self.sizes_path, sizes)
 
     def clock(self) -> list[float]:
         """Seconds of all work up to each step."""
@@ -205,7 +205,7 @@ class RunFolder:
         cells = home.cells(result.best)
         for suffix in ("svg", "png") * is_drawable(cells):
             save_picture(cells, self.folder / f"cell.{suffix}")
-        write_text(self.result_path, to_json(result, indent=2) + "\n")
+        write_record(self.result_path, result)
 
     def result(self) -> SearchResult:
         """What was chosen; an unfinished run says how to finish it."""
@@ -214,7 +214,7 @@ class RunFolder:
                 f"the run {str(self.folder)!r} is not finished: "
                 f"go on with `initio search --resume {quote(str(self.folder))}`"
             )
-        return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
+        return read_record(SearchResult, self.result_path)
 
 
 def option_words(values: Mapping[str, Scalar]) -> str:
@@ -276,14 +276,6 @@ def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
 def classes_of(result: SearchResult | None) -> int:
     """Of the data that a run searched on; the usual number where there is no run or it knows of none."""
     return (result.facts.classes if result else None) or NetworkSettings.classes
-
-
-def new_folder(space: str, method: str, seed: int) -> Path:
-    """The folder below `runs` of a run for which none was named; a part of one's own is called by its class."""
-    names = (name.rpartition(":")[2].lower() for name in (space, method))
-    stem = Path("runs", "-".join([*names, f"seed{seed}"]))
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())
 
 
 def _read_lines(path: Path, read: Callable[[Any], R]) -> list[R]:

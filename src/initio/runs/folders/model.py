@@ -25,10 +25,11 @@ from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
+from initio.records import Architecture, Scalar, decode, load_json, to_json
 from initio.report.terminal import columns
+from initio.runs.folders.base import read_record
 from initio.spaces import NetworkSettings, Space, get_space
-from initio.system.files import fresh_folder, locked, read_text, whole_file, whole_lines, write_text
+from initio.system.files import fresh_folder, locked, whole_file, whole_lines, write_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -138,7 +139,7 @@ class ModelFolder:
 
     def plan(self) -> TrainPlan:
         """What was asked, as `start` wrote it."""
-        return from_json(TrainPlan, read_text(self.plan_path), where=str(self.plan_path))
+        return read_record(TrainPlan, self.plan_path)
 
     def outcome(self) -> TrainOutcome:
         """What came out; an unfinished training says how to finish it."""
@@ -147,7 +148,7 @@ class ModelFolder:
                 f"the training {str(self.folder)!r} is not finished: "
                 f"go on with `initio train --resume {quote(str(self.folder))}`"
             )
-        return from_json(TrainOutcome, read_text(self.outcome_path), where=str(self.outcome_path))
+        return read_record(TrainOutcome, self.outcome_path)
 
     def epochs(self) -> tuple[TrainedEpoch, ...]:
         """The epochs so far."""

@@ -1,0 +1,37 @@
+"""What all folders share: their names below `runs`, and records as files."""
+
+from __future__ import annotations
+
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from initio.records import from_json, to_json
+from initio.system.files import read_text, write_text
+
+R = TypeVar("R")
+
+
+def new_folder(*names: str, seed: int) -> Path:
+    """The folder of a work for which none was named; a part of one's own is called by its class.
+
+    >>> new_folder("train", "package.module:Mine", seed=3).name
+    'train-mine-seed3'
+    """
+    return unused("-".join([*(name.rpartition(":")[2].lower() for name in names), f"seed{seed}"]))
+
+
+def unused(name: str) -> Path:
+    """The folder of that name below `runs`, numbered if there is one already."""
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(folder for folder in map(Path("runs").joinpath, chain([name], numbered)) if not folder.exists())
+
+
+def write_record(path: Path, record: Any) -> None:
+    """The record as a whole file, or nothing."""
+    write_text(path, to_json(record, indent=2) + "\n")
+
+
+def read_record(kind: type[R], path: Path) -> R:
+    """Reads it back; an `InputError` names the file."""
+    return from_json(kind, read_text(path), where=str(path))
