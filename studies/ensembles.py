@@ -24,6 +24,7 @@ import numpy as np
 
 import initio
 from initio.analysis.ensembles import EstimateAgreement
+from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.estimates import SIZES, estimates
@@ -302,7 +303,7 @@ class _Judge:
         _, self.at = trained_weights(RunFolder(run))
         x, y = (np.concatenate(part) for part in zip(*((a, b) for a, b in self.at.examples.validate()), strict=True))
         self.held = Estimates(self.at.space, partial(self._predict, x[:most]), y[:most])
-        test = initio.load_data(RunFolder(run).plan().data, split="test")
+        test = load(RunFolder(run).plan().data, split="test")
         assert isinstance(test, initio.Dataset)
         x, y = test.arrays()
         self.test = Estimates(self.at.space, partial(self._predict, x[:most]), y[:most])

@@ -198,7 +198,7 @@ def rounding() -> Iterator[Row]:
         row, rng = Row("rounding", f"{name}, float32 beside float64", "one-shot, float32"), Random(0)
         for _ in range(SAMPLES):
             choices = [
-                rng.choice([o for o, word in enumerate(d.options) if word != ZERO]) for d in rough.space.relaxation
+                rng.choice([o for o, word in enumerate(d.options) if word != ZERO]) for d in problem.graphs.relaxation
             ]
             T, dT = exact.trace_gradient(x.double(), y, choices)
             now, slopes = rough.trace_gradient(x.contiguous(memory_format=torch.channels_last), y, choices)
