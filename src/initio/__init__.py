@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from initio.runs.folders.model import TrainedModel as TrainedModel
     from initio.runs.folders.model import load_model as load_model
     from initio.runs.folders.run import load as load
+    from initio.runs.folders.solution import SolveResult as SolveResult
     from initio.runs.landscape import landscape as landscape
     from initio.runs.optimise import optimise as optimise
     from initio.runs.pages import write_report as write_report
     from initio.runs.rank import rank as rank
     from initio.runs.search import search as search
-    from initio.runs.solution import SolveResult as SolveResult
     from initio.runs.solve import solve as solve
     from initio.runs.train import train as train
     from initio.scores.model import score as score
@@ -88,7 +88,7 @@ _HOME = {  # public name -> module and name there
     "rank": "initio.runs.rank:rank",
     "search": "initio.runs.search:search",
     "solve": "initio.runs.solve:solve",
-    "SolveResult": "initio.runs.solution:SolveResult",
+    "SolveResult": "initio.runs.folders.solution:SolveResult",
     "train": "initio.runs.train:train",
     "attack": "initio.runs.attack:attack",
     "ensemble": "initio.runs.ensemble:ensemble",

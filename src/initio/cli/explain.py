@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initio.cli.progress import Reporter
+from initio.cli.units import tell_record
 from initio.report.terminal import brief, columns
 
 if TYPE_CHECKING:
@@ -49,13 +50,12 @@ class ExplainCommand:
 
     def run(self) -> None:
         """Prints one page."""
-        from initio.records import to_json
         from initio.runs.explain import explain
 
         with Reporter() as reporter:
             asked = {name: value for name, value in vars(self).items() if name not in ("architecture", "json")}
             found = explain(self.architecture, **asked, on_progress=reporter.scoring)
-        print(to_json(found, indent=2) if self.json else page(found))
+        tell_record(page(found), found, json=self.json)
 
 
 def page(found: Explanation) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
-from initio.cli.units import duration
-from initio.records import Architecture, to_json
+from initio.cli.units import duration, tell_record
+from initio.records import Architecture
 from initio.spaces import Space
 
 if TYPE_CHECKING:
@@ -226,14 +226,9 @@ def watch(search: Callable[..., SearchResult], folder: Path, *, json: bool = Fal
     import torch
 
     torch.set_num_threads(1)
-    shown = quote(str(folder))
     with resumable("search", folder), SearchReporter() as told:
         result = search(folder=folder, on_step=told.step, on_progress=told.progress)
-    if json:
-        print(to_json(result, indent=2))
-        return
-    print(result)
-    print(f"run     {folder}  (draw it again: initio show {shown})")
+    tell_record(f"{result}\nrun     {folder}  (draw it again: initio show {quote(str(folder))})", result, json=json)
 
 
 def operations(space: Space, arch: Architecture) -> str:

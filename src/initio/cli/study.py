@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from initio.cli.progress import TrainReporter, on_interrupt
-from initio.cli.units import number, print_json
+from initio.cli.units import number, print_json, tell_record
 from initio.errors import InputError
 from initio.report.terminal import brief, columns
 
@@ -42,8 +42,6 @@ class StudyVariants:
 
     def run(self) -> None:
         """Prints name, width, depth and notation of each."""
-        import json
-
         from initio.analysis.topology import shape
         from initio.analysis.variants import Variant, adapted, pictured, variants
         from initio.report import save_picture
@@ -67,7 +65,7 @@ class StudyVariants:
                  "notation": space.format(one.architecture)}
                 for one in found
             ]  # fmt: skip
-            print(json.dumps(rows, indent=2))
+            print_json(rows)
             return
         print(columns({str(one): space.format(one.architecture) for one in found}))
 
@@ -118,7 +116,6 @@ class StudyConvergence:
 
     def run(self) -> None:
         """Trains with progress on stderr, then prints a line a training."""
-        from initio.records import to_json
         from initio.runs.convergence import convergence
 
         try:
@@ -133,10 +130,8 @@ class StudyConvergence:
             found = convergence(
                 self.architecture, self.data, n=self.variants, rates=rates, **asked, folder=folder, on_done=told.show
             )
-        if self.json:
-            print(to_json(found, indent=2))
-            return
-        print(f"{convergence_page(found, self.accuracy)}\n\ncurves and pictures in {folder}")
+        page = convergence_page(found, self.accuracy)
+        tell_record(f"{page}\n\ncurves and pictures in {folder}", found, json=self.json)
 
 
 def convergence_page(found: ConvergenceResult, accuracy: float) -> str:
@@ -196,7 +191,6 @@ class StudyLandscape:
 
     def run(self) -> None:
         """Measures with progress on stderr, then prints the numbers and where the pictures are."""
-        from initio.records import to_json
         from initio.runs.landscape import landscape
 
         folder = _folder(self.out, "landscape", self.architecture, self.seed)
@@ -206,10 +200,7 @@ class StudyLandscape:
             found = landscape(
                 self.architecture, self.data, **asked, folder=folder, on_done=told.show, on_event=told.hear
             )
-        if self.json:
-            print(to_json(found, indent=2))
-            return
-        print(f"{found}\n\npictures and numbers in {folder}")
+        tell_record(f"{found}\n\npictures and numbers in {folder}", found, json=self.json)
 
 
 def _folder(out: str | None, study: str, architecture: str, seed: int) -> Path:
@@ -255,17 +246,14 @@ class StudySharing:
         """Measures with progress on stderr, then prints the numbers and where the picture is."""
         import torch
 
-        from initio.records import to_json
         from initio.runs.sharing import sharing
 
         torch.set_num_threads(1)
         same: dict[str, Any] = {name: getattr(self, name) for name in ("cells", "samples", "seed")}
         with TrainReporter() as told:
             found = sharing(self.run_folder, self.data, **same, folder=self.out, on_done=told.show)
-        if self.json:
-            print(to_json(found, indent=2))
-            return
-        print(f"{sharing_page(found)}\n\npictures and numbers in {self.out or self.run_folder}")
+        where = f"pictures and numbers in {self.out or self.run_folder}"
+        tell_record(f"{sharing_page(found)}\n\n{where}", found, json=self.json)
 
 
 def sharing_page(found: SharingResult) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from initio.errors import InputError
-from initio.records import Settings, encode
+from initio.records import Settings, encode, to_json
 from initio.report.cells import printable
 
 AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
@@ -160,6 +160,11 @@ def tell(sentence: str, facts: Mapping[str, object], *, json: bool) -> None:
         print_json(facts)
     else:
         print(sentence)
+
+
+def tell_record(sentence: str, record: object, *, json: bool) -> None:
+    """The same with a record, which programs can read back."""
+    print(to_json(record, indent=2) if json else sentence)
 
 
 def page_file(name: str) -> Path:

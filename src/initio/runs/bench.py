@@ -8,7 +8,6 @@ what is missing.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +20,9 @@ import numpy as np
 
 from initio.data.sources import data_in
 from initio.errors import InputError
-from initio.records import Query, decode, encode, load_json
+from initio.records import Query, decode, load_json
 from initio.report.curves import Curves
+from initio.runs.folders.base import add_record
 from initio.runs.folders.run import RunFolder
 from initio.runs.search import search as make_run
 from initio.scores.database import StorePlace
@@ -31,7 +31,7 @@ from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, Problem, Search, SearchResult, Trained, drive
 from initio.system.executors import DEATHS, LostTasksError, executor_for
-from initio.system.files import add_line, whole_lines
+from initio.system.files import whole_lines
 from initio.tables import Table, open_table
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def run_all(
 
     def hear(outcome: Outcome) -> None:
         if journal is not None:
-            add_line(journal, json.dumps(encode(outcome)))
+            add_record(journal, outcome)
         done[outcome.search, outcome.seed] = outcome
         if on_outcome:
             on_outcome(outcome)

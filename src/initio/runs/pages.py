@@ -36,7 +36,7 @@ from initio.report.page import (
 from initio.runs.evaluate import ModelEvaluation
 from initio.runs.folders.model import TrainedModel, TrainPlan
 from initio.runs.folders.run import option_words, typed
-from initio.runs.solution import NAMES, SolveResult
+from initio.runs.folders.solution import NAMES, SolveResult
 from initio.runs.subjects import Subject, Surroundings, read_folder
 from initio.searches import SearchResult, SearchStep, Trained
 

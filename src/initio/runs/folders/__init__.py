@@ -1,1 +1,1 @@
-"""What work leaves on disk: the folders of a run, a trained network, an ensemble and a study, each with its records."""
+"""What work leaves on disk: a run, a trained network, an ensemble, a study and a solved task, each with its records."""

@@ -1,13 +1,16 @@
-"""What all folders share: their names below `runs`, and records as files."""
+"""What all folders share: their names below `runs`, records as files, and journals with a record a line."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from initio.records import from_json, to_json
-from initio.system.files import read_text, write_text
+from initio.errors import InputError
+from initio.records import encode, from_json, load_json, to_json
+from initio.system.files import add_line, read_text, whole_lines, write_text
 
 R = TypeVar("R")
 
@@ -35,3 +38,20 @@ def write_record(path: Path, record: Any) -> None:
 def read_record(kind: type[R], path: Path) -> R:
     """Reads it back; an `InputError` names the file."""
     return from_json(kind, read_text(path), where=str(path))
+
+
+def add_record(journal: Path, record: Any) -> None:
+    """Adds a line with the record; it is on disk when this returns."""
+    add_line(journal, json.dumps(encode(record), allow_nan=False))
+
+
+def read_lines(journal: Path, read: Callable[[Any], R]) -> list[R]:
+    """What `read` makes of each line; a last one that a crash left half-written is cut off."""
+    found = []
+    for number, line in enumerate(whole_lines(journal), start=1):
+        where = f"line {number} of {str(journal)!r}"
+        try:
+            found.append(read(load_json(line, where)))
+        except InputError as error:
+            raise InputError(f"{where} is damaged: {error}") from None
+    return found

@@ -20,16 +20,17 @@ import hashlib
 import io
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, load_json, to_json
+from initio.records import Architecture, Scalar, decode, to_json
 from initio.report.terminal import columns
-from initio.runs.folders.base import read_record
+from initio.runs.folders.base import read_lines, read_record
 from initio.spaces import NetworkSettings, Space, get_space
-from initio.system.files import fresh_folder, locked, whole_file, whole_lines, write_text
+from initio.system.files import fresh_folder, locked, whole_file, write_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -154,8 +155,7 @@ class ModelFolder:
         """The epochs so far."""
         from initio.training import TrainedEpoch
 
-        lines = whole_lines(self.epochs_path)
-        return tuple(decode(TrainedEpoch, load_json(line, str(self.epochs_path))) for line in lines)
+        return tuple(read_lines(self.epochs_path, partial(decode, TrainedEpoch)))
 
     def weights_path(self, which: Which) -> Path:
         """Where a state dict is."""

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from initio.errors import InputError
-from initio.records import decode, encode, load_json
-from initio.runs.folders.base import read_record, write_record
+from initio.records import decode, encode
+from initio.runs.folders.base import add_record, read_lines, read_record, write_record
 from initio.system.executors import DEATHS, LostTasksError, executor_for
-from initio.system.files import add_line, locked, whole_lines
+from initio.system.files import locked
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -78,14 +77,12 @@ class StudyFolder:
         """What `work` answers to every task, in order; what is on disk already is not asked again."""
         path = self.folder / f"{name}.jsonl"
         found: dict[int, Answer] = {}
-        for line in whole_lines(path):
-            data = load_json(line, str(path))
-            found[data.pop("task")] = decode(record, data)
+        found.update(read_lines(path, lambda data: (data.pop("task"), decode(record, data))))
         waiting = [number for number in range(len(tasks)) if number not in found]
         on_done(len(found), len(tasks))
 
         def keep(place: int, answer: Answer) -> None:
-            add_line(path, json.dumps({"task": waiting[place]} | encode(answer), allow_nan=False))
+            add_record(path, {"task": waiting[place]} | encode(answer))
             found[waiting[place]] = answer
             on_done(len(found), len(tasks))
 
