@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from initio.runs.compare import BenchSetup
+from initio.runs.bench import BenchSetup
 from initio.searches import Budget, QuerySearch, drive
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.ranking import EigenNas, Knas

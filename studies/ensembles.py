@@ -24,16 +24,17 @@ import numpy as np
 
 import initio
 from initio.analysis.ensembles import EstimateAgreement
+from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.estimates import SIZES, estimates
-from initio.runs.folder import RunFolder
+from initio.runs.folders.run import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 
-IMAGES, SIDE = 4000, 16  # of each data set, half of its pixels a side
+IMAGES, SIDE = 8000, 16  # of each data set, half of its pixels a side
 SUPERNET = {"epochs": 15, "posterior_updates": 500}
-MEMBERS = {"channels": 8, "cells": 1, "epochs": 4, "size": 3}
+MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
 ATTACKS, ATTACKED = ("fgsm", "pgd", "cw", "autoattack"), 30
@@ -302,7 +303,7 @@ class _Judge:
         _, self.at = trained_weights(RunFolder(run))
         x, y = (np.concatenate(part) for part in zip(*((a, b) for a, b in self.at.examples.validate()), strict=True))
         self.held = Estimates(self.at.space, partial(self._predict, x[:most]), y[:most])
-        test = initio.load_data(RunFolder(run).plan().data, split="test")
+        test = load(RunFolder(run).plan().data, split="test")
         assert isinstance(test, initio.Dataset)
         x, y = test.arrays()
         self.test = Estimates(self.at.space, partial(self._predict, x[:most]), y[:most])

@@ -9,7 +9,7 @@ import numpy as np
 
 from initio.analysis.hnas_bounds import bound
 from initio.records import Query
-from initio.runs.compare import BenchSetup, curves, run_all, summarise
+from initio.runs.bench import BenchSetup, curves, run_all, summarise
 from initio.searches import Answer, Budget, QuerySearch
 from initio.searches.methods.evolution import RegularisedEvolution
 from initio.searches.methods.hnas import Hnas

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from initio.records import Query
-from initio.runs.compare import BenchSetup
+from initio.runs.bench import BenchSetup
 from initio.searches import Budget, Problem, Proposals, Trained, drive
 from initio.searches.methods.hnas import Hnas
 from initio.searches.models.bayes import GaussianProcess, Optimiser, Point

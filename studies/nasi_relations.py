@@ -178,7 +178,7 @@ def parameters(space: Relations, number: int) -> int:
     from initio.networks.cost import count
 
     at = problem_of(space.space, "noise", space.data)
-    return int(count(at.space.network(space.architecture(number), at.target), at.target).parameters)
+    return int(count(at.graphs.network(space.architecture(number), at.target), at.target).parameters)
 
 
 def draw(relations: Sequence[Relations], n: int, picture: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from initio.errors import InputError
 from initio.records import Query
-from initio.runs.compare import BenchSetup
+from initio.runs.bench import BenchSetup
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, drive
 from initio.searches.methods.robust import Robust

@@ -36,7 +36,7 @@ import numpy as np
 import initio
 from initio.errors import InputError
 from initio.records import Architecture, Query
-from initio.runs.compare import BenchSetup
+from initio.runs.bench import BenchSetup
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, QuerySearch, Trained, drive, find_search
 from initio.system.executors import executor_for

@@ -31,12 +31,12 @@ from initio.data import noise
 from initio.metrics import Options
 from initio.networks.graphs import ZERO
 from initio.records import Architecture
-from initio.runs.compare import BenchSetup, run_one
+from initio.runs.bench import BenchSetup, run_one
 from initio.runs.search import search
 from initio.scores.measure import measure
 from initio.searches import Budget, Problem, find_search
 from initio.searches.base import encode_step
-from initio.searches.methods.nasi import one_shot
+from initio.searches.methods.nasi import one_shot, relaxed
 from initio.spaces import NetworkSettings, get_space
 
 VALUES = Path(__file__).parent / "values"
@@ -195,11 +195,10 @@ def rounding() -> Iterator[Row]:
         x, y = torch.from_numpy(batch.x.copy()), torch.from_numpy(batch.y.copy())
         problem = Problem(get_space(name), network=NetworkSettings(size.channels, size.cells, CLASSES, batch.shape))
         rough, exact = one_shot(problem, seed=0), one_shot(problem, seed=0).double()
+        decisions = relaxed(problem.graphs).relaxation
         row, rng = Row("rounding", f"{name}, float32 beside float64", "one-shot, float32"), Random(0)
         for _ in range(SAMPLES):
-            choices = [
-                rng.choice([o for o, word in enumerate(d.options) if word != ZERO]) for d in rough.space.relaxation
-            ]
+            choices = [rng.choice([o for o, word in enumerate(d.options) if word != ZERO]) for d in decisions]
             T, dT = exact.trace_gradient(x.double(), y, choices)
             now, slopes = rough.trace_gradient(x.contiguous(memory_format=torch.channels_last), y, choices)
             row.add(T, now)

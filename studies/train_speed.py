@@ -28,9 +28,10 @@ from torch.nn import functional
 
 import initio
 from initio.system.files import peak_bytes
-from initio.training import MachineSettings, TrainingSettings, fit
+from initio.training import MachineSettings, TrainingSettings
 from initio.training.augment import crop_flip
 from initio.training.examples import examples_of
+from initio.training.fit import fit
 from initio.training.machine import laid_out
 
 MOST_TIME, MOST_MEMORY, MOST_WAITING = 1.03, 1.10, 0.05

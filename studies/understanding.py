@@ -2,9 +2,9 @@
 
     python -m studies.understanding tables --data FOLDER           # counted and predicted: a minute
     python -m studies.understanding published --data FOLDER        # width and depth in the published tables: a minute
-    python -m studies.understanding convergence --data FOLDER      # trainings: two core-minutes a seed
-    python -m studies.understanding operations --data FOLDER       # random operations: one core-minute a seed
-    python -m studies.understanding landscapes --data FOLDER       # around trained networks: two core-minutes a seed
+    python -m studies.understanding convergence --data FOLDER      # trainings: minutes of a core a seed
+    python -m studies.understanding operations --data FOLDER       # random operations
+    python -m studies.understanding landscapes --data FOLDER       # around trained networks
 
 FOLDER has the tables of the benchmarks and `cifar10_sub10k.npz`, a part of CIFAR-10; `--train digits` learns digits in
 its place. Studies are kept below --out and go on where they were interrupted, so more `--seeds` add to what is there;
@@ -44,7 +44,7 @@ PREDICTED = ("darts_v2", "snas")  # cells that the surrogate knows
 RATES = (0.0025, 0.025, 0.25)
 WIRINGS = ("adapted", "C0", "C1")  # from wide to narrow; C1 is the narrowest of
 N = 13  # random ones
-LEARNED, TESTED, PIXELS = 1000, 500, 16  # of CIFAR-10
+LEARNED, TESTED, PIXELS = 2000, 2000, 16  # of CIFAR-10
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("part", choices=parts)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--train", help="what networks learn; by default a part of CIFAR-10 at 16x16 pixels")
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--channels", type=int, default=4)
     parser.add_argument("--cells", type=int, default=5)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from initio.runs.attack import attack as attack
     from initio.runs.convergence import convergence as convergence
     from initio.runs.ensemble import ensemble as ensemble
-    from initio.runs.ensembles import Ensemble as Ensemble
-    from initio.runs.ensembles import load_ensemble as load_ensemble
     from initio.runs.evaluate import ModelEvaluation as ModelEvaluation
     from initio.runs.evaluate import evaluate as evaluate
     from initio.runs.explain import Explanation as Explanation
     from initio.runs.explain import explain as explain
     from initio.runs.export import export as export
-    from initio.runs.folder import load as load
+    from initio.runs.folders.ensemble import Ensemble as Ensemble
+    from initio.runs.folders.ensemble import load_ensemble as load_ensemble
+    from initio.runs.folders.model import TrainedModel as TrainedModel
+    from initio.runs.folders.model import load_model as load_model
+    from initio.runs.folders.run import load as load
+    from initio.runs.folders.solution import SolveResult as SolveResult
     from initio.runs.landscape import landscape as landscape
-    from initio.runs.models import TrainedModel as TrainedModel
-    from initio.runs.models import load_model as load_model
     from initio.runs.optimise import optimise as optimise
     from initio.runs.pages import write_report as write_report
     from initio.runs.rank import rank as rank
     from initio.runs.search import search as search
-    from initio.runs.solution import SolveResult as SolveResult
     from initio.runs.solve import solve as solve
     from initio.runs.train import train as train
     from initio.scores.model import score as score
@@ -88,18 +88,18 @@ _HOME = {  # public name -> module and name there
     "rank": "initio.runs.rank:rank",
     "search": "initio.runs.search:search",
     "solve": "initio.runs.solve:solve",
-    "SolveResult": "initio.runs.solution:SolveResult",
+    "SolveResult": "initio.runs.folders.solution:SolveResult",
     "train": "initio.runs.train:train",
     "attack": "initio.runs.attack:attack",
     "ensemble": "initio.runs.ensemble:ensemble",
-    "Ensemble": "initio.runs.ensembles:Ensemble",
-    "load_ensemble": "initio.runs.ensembles:load_ensemble",
+    "Ensemble": "initio.runs.folders.ensemble:Ensemble",
+    "load_ensemble": "initio.runs.folders.ensemble:load_ensemble",
     "evaluate": "initio.runs.evaluate:evaluate",
     "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",
     "export": "initio.runs.export:export",
     "write_report": "initio.runs.pages:write_report",
-    "TrainedModel": "initio.runs.models:TrainedModel",
-    "load_model": "initio.runs.models:load_model",
+    "TrainedModel": "initio.runs.folders.model:TrainedModel",
+    "load_model": "initio.runs.folders.model:load_model",
     "Search": "initio.searches:Search",
     "QuerySearch": "initio.searches:QuerySearch",
     "SearchStep": "initio.searches:SearchStep",
@@ -110,7 +110,7 @@ _HOME = {  # public name -> module and name there
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",
-    "load": "initio.runs.folder:load",
+    "load": "initio.runs.folders.run:load",
     "score": "initio.scores.model:score",
     "ScoreTable": "initio.scores.table:ScoreTable",
 }

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from initio.cli import main
-from initio.runs.folder import RunFolder, load
+from initio.runs.folders.run import RunFolder, load
 from initio.searches import steps_of
 from initio.searches.restarts import steps_of_restart
 from initio.spaces import NB201, Size, Sizes
@@ -48,7 +48,7 @@ def test_an_mlp_is_searched_exactly(tmp_path: Path, capsys: pytest.CaptureFixtur
 KILLED = """
 import os, signal, sys
 from initio.cli import main
-from initio.runs.folder import RunFolder
+from initio.runs.folders.run import RunFolder
 
 append, after = RunFolder.append, int(sys.argv[1])
 

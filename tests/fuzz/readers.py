@@ -38,8 +38,8 @@ from initio.errors import InputError
 from initio.records import Batch, Cost, Evaluation, Observation, Query, from_json, to_json
 from initio.runs import search as search_verb
 from initio.runs import train as train_verb
-from initio.runs.folder import RunFolder
-from initio.runs.models import ModelFolder
+from initio.runs.folders.model import ModelFolder
+from initio.runs.folders.run import RunFolder
 from initio.scores.pool import read_architectures
 from initio.scores.read import read_table
 from initio.scores.store import Store, differences, pack

@@ -26,7 +26,7 @@ from initio.report.page import DataTable, LineChart
 from initio.runs import ensemble as ensemble_verb
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
-from initio.runs.ensembles import EnsembleFolder, EnsemblePlan
+from initio.runs.folders.ensemble import EnsembleFolder, EnsemblePlan
 from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
@@ -274,7 +274,7 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.nn.functional.one_hot((x.flatten(1).sum(1) * 0).long(), 10).double()
 
-    monkeypatch.setattr("initio.runs.models.TrainedModel.build", lambda *_: Flat())
+    monkeypatch.setattr("initio.runs.folders.model.TrainedModel.build", lambda *_: Flat())
     found = initio.attack(made, ("fgsm", "pgd", "cw"), samples=60, save=False)
     assert {(each.fooled, each.masked, each.resisted) for each in found.rounds if each.samples} == {(0.0, 100.0, 0.0)}
 
@@ -336,6 +336,16 @@ def test_dropped_paths_answer_at_random(made: Path, tmp_path: Path) -> None:
             what()
     with pytest.raises(InputError, match="drop paths"):
         initio.ensemble("nb1shot1-s1", "digits", folder=tmp_path / "f", **asked)
+
+
+def test_passes_that_drop_nothing_are_said(made: Path, tmp_path: Path) -> None:
+    asked = {"size": 2, "epochs": 1, "channels": 2, "cells": 1, "method": "droppath", "drop_path": 1e-12}
+    told: list[object] = []
+    initio.ensemble(
+        "nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), prior="uniform", on_event=told.append,
+        **asked,
+    )  # fmt: skip
+    assert any("no path that could be dropped" in str(event) for event in told)
 
 
 def test_another_problems_network_is_not_shared(made: Path, tmp_path: Path) -> None:

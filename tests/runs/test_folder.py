@@ -6,7 +6,7 @@ import pytest
 import initio
 from initio.errors import InputError
 from initio.records import encode
-from initio.runs.folder import RunFolder, RunPlan, load
+from initio.runs.folders.run import RunFolder, RunPlan, load
 from initio.runs.search import resume_run
 from initio.searches import Limits, SearchResult
 from initio.searches.methods.nasi_fit import Measured

@@ -16,7 +16,7 @@ from initio.errors import InputError
 from initio.records import Architecture, Evaluation, Query, settings
 from initio.report.page import CellPictures, DataTable, FactList, LineChart, Listing, PointChart, SurfaceChart
 from initio.runs import pages
-from initio.runs.folder import RunFolder
+from initio.runs.folders.run import RunFolder
 from initio.runs.pages import report, sections, summary, train_command
 from initio.runs.subjects import read_folder, read_store
 from initio.scores.read import read_table

@@ -187,7 +187,7 @@ def test_trainings_are_shared_by_runs_unless_that_is_not_wanted(tmp_path: Path, 
 
 
 def test_a_budget_of_time_is_kept_and_what_was_used_before_a_stop_counts(tmp_path: Path) -> None:
-    from initio.runs.folder import RunFolder
+    from initio.runs.folders.run import RunFolder
 
     begin = time.perf_counter()
     folder = tmp_path / "run"

@@ -23,9 +23,9 @@ from initio.cli.solve import SolveCommand
 from initio.data.look import look
 from initio.records import from_json, to_json
 from initio.report.page import DataTable, LineChart
+from initio.runs.folders.solution import NAMES, HeldOutScore, SolveFolder, SolveResult, verdict
 from initio.runs.pages import sections, summary
-from initio.runs.solution import NAMES, HeldOutScore, SolveResult, verdict
-from initio.runs.solve import SolveFolder, resume_solve, solve
+from initio.runs.solve import resume_solve, solve
 from initio.runs.subjects import read_folder
 
 TIME = 16  # seconds
@@ -77,7 +77,7 @@ def test_a_finished_run_is_read(solved: tuple[SolveResult, Path, list[Any]], eas
     assert solve(str(easy), TIME, limits={"max_params": 60_000}, folder=folder, resume=True) == solution
     with pytest.raises(InputError, match="was asked for something else"):
         solve(str(easy), TIME + 1, folder=folder, resume=True)
-    with pytest.raises(InputError, match="is not an empty folder: give another one, or go on with `initio solve --res"):
+    with pytest.raises(InputError, match="is not empty: give another folder, or go on with `initio solve --res"):
         solve(str(easy), TIME, folder=folder)
 
 

@@ -23,7 +23,7 @@ from initio.cli import main
 from initio.data import Dataset
 from initio.errors import InputError
 from initio.records import Observation
-from initio.runs.models import ModelFolder
+from initio.runs.folders.model import ModelFolder
 from initio.runs.train import _Keeper, _network, resume_training
 from initio.spaces import get_space
 from initio.training import MachineSettings, TrainedEpoch, TrainingProgress, make_recipe

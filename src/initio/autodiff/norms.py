@@ -173,61 +173,67 @@ def _dual_backward(ctx: Any, dy: Tensor | None, dyt: Tensor, frozen: bool) -> tu
     δ̇_z = γ inv P(δ̇) + γ̇ inv P(δ) − γ inv² ⟨x̂ ż⟩ P(δ) − γ inv (x̂̇ ⟨δ x̂⟩ + x̂ ⟨δ x̂̇⟩),  x̂̇ = inv P(ż).
     """
     z, zt, stats, means = ctx.saved_tensors
-    layer, switch, motion = ctx.use.layer, ctx.use.switch, ctx.use.motion
-    gzt = None
+    layer, switch, g_dot = ctx.use.layer, ctx.use.switch, ctx.use.motion.weight
+    if g_dot is not None:
+        g_dot = g_dot.double()
     if switch.visit is None and (lib := fused.usable(z, zt, dy, dyt)):
-        gz = torch.empty_like(z)
+        gz, gzt = torch.empty_like(z), None
         if ctx.needs_input_grad[1]:
             gzt = torch.empty_like(z)
-        g_dot = motion.weight
-        if g_dot is not None:
-            g_dot = g_dot.double()
         found = fused.normalise_back(
             lib, dyt, z, dy, zt, stats, means, g_dot, frozen=frozen, gz=gz, gzt=gzt, summed=True
         )  # fmt: skip
         assert found is not None
         S1, S2, T1, T2 = found
     else:
-        mu, inv, g = stats
-        M = z.numel() // z.shape[1]
-        scale = g * inv
-        raw = sums(dyt, z, dy, zt)
-        s1 = raw[0]  # (m, C): Σ_p δ
-        s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
-        t1 = raw[3]  # Σ_p δ̇
-        t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
-        A3 = A4 = torch.zeros_like(inv)
-        if zt is not None and not frozen:
-            A3, A4 = means
-        t2 = t2 + inv * (raw[2] - A3 * s1 - A4 * s2)  # Σ_p δ x̂̇ with x̂̇ = inv (ż − A3 − x̂ A4)
-        if switch.visit is not None:
-            switch.visit(layer, s2, s1, t2, t1)
-        S1, S2, T1, T2 = (t.sum(0) for t in (s1, s2, t1, t2))
-        a = torch.zeros_like(inv)  # the coefficient of P(δ)
-        if motion.weight is not None:
-            a = motion.weight.double() * inv
-        # δ̇_z as one combination: const + a δ + γ inv δ̇ + e ż + f z, where z stands for x̂ = inv (z − μ)
-        const = None
-        terms = [(dyt, a)]
-        if dy is not None:
-            terms.append((dy, scale))
-        if not frozen:
-            A1, A2 = S1 / M, S2 / M
-            a = a - scale * inv * A4
-            terms[0] = (dyt, a)
-            on_hat = scale * A2 * inv * A4 - scale * T2 / M - a * A2
-            if zt is not None:  # −γ inv A2 x̂̇
-                terms.append((zt, -scale * A2 * inv))
-            terms.append((z, on_hat * inv))
-            const = scale * A2 * inv * A3 - scale * T1 / M - a * A1 - on_hat * inv * mu
-        gz = combine(const, *terms)
-        if ctx.needs_input_grad[1]:
-            gzt = _transpose(z, dyt, mu, inv, scale, S1, S2, frozen)
+        gz, gzt, (S1, S2, T1, T2) = _dual_cotangents(ctx, dy, dyt, g_dot, frozen)
     if switch.returns(layer.weight):
         switch.add_gradient(layer.weight, S2.to(z.dtype))
     if switch.returns(layer.bias):
         switch.add_gradient(layer.bias, S1.to(z.dtype))
     return gz, gzt, *_parameter_gradients(ctx, T2, T1, z.dtype)
+
+
+def _dual_cotangents(
+    ctx: Any, dy: Tensor | None, dyt: Tensor, g_dot: Tensor | None, frozen: bool
+) -> tuple[Tensor, Tensor | None, tuple[Tensor, ...]]:
+    """Those of z and ż without compiled kernels, and (S1, S2, T1, T2) = Σ (δ, δ x̂, δ̇, δ̇ x̂ + δ x̂̇)."""
+    z, zt, (mu, inv, g), means = ctx.saved_tensors
+    M = z.numel() // z.shape[1]
+    scale = g * inv
+    raw = sums(dyt, z, dy, zt)
+    s1 = raw[0]  # (m, C): Σ_p δ
+    s2 = inv * (raw[1] - mu * s1)  # Σ_p δ x̂
+    t1 = raw[3]  # Σ_p δ̇
+    t2 = inv * (raw[4] - mu * t1)  # Σ_p δ̇ x̂
+    A3 = A4 = torch.zeros_like(inv)
+    if zt is not None and not frozen:
+        A3, A4 = means
+    t2 = t2 + inv * (raw[2] - A3 * s1 - A4 * s2)  # Σ_p δ x̂̇ with x̂̇ = inv (ż − A3 − x̂ A4)
+    if ctx.use.switch.visit is not None:
+        ctx.use.switch.visit(ctx.use.layer, s2, s1, t2, t1)
+    S1, S2, T1, T2 = (t.sum(0) for t in (s1, s2, t1, t2))
+    a = torch.zeros_like(inv)  # the coefficient of P(δ)
+    if g_dot is not None:
+        a = g_dot * inv
+    # δ̇_z as one combination: const + a δ + γ inv δ̇ + e ż + f z, where z stands for x̂ = inv (z − μ)
+    const = None
+    terms = [(dyt, a)]
+    if dy is not None:
+        terms.append((dy, scale))
+    if not frozen:
+        A1, A2 = S1 / M, S2 / M
+        a = a - scale * inv * A4
+        terms[0] = (dyt, a)
+        on_hat = scale * A2 * inv * A4 - scale * T2 / M - a * A2
+        if zt is not None:  # −γ inv A2 x̂̇
+            terms.append((zt, -scale * A2 * inv))
+        terms.append((z, on_hat * inv))
+        const = scale * A2 * inv * A3 - scale * T1 / M - a * A1 - on_hat * inv * mu
+    gz, gzt = combine(const, *terms), None
+    if ctx.needs_input_grad[1]:
+        gzt = _transpose(z, dyt, mu, inv, scale, S1, S2, frozen)
+    return gz, gzt, (S1, S2, T1, T2)
 
 
 # --- behind layer norm, group norm and instance norm -----------------------------------------------------------------

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from initio.cli.units import BEGAN
 from initio.errors import InputError, did_you_mean, one_line, process_began
 from initio.plugins import look_here
 from initio.report.terminal import columns
@@ -56,20 +57,21 @@ COMMANDS: dict[str, str] = {  # name -> what it does
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
-    began = process_began() if argv is None else time.perf_counter()
     _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
+    began = BEGAN.set(process_began() if argv is None else time.perf_counter())
     with ExitStack() as stack:
+        stack.callback(BEGAN.reset, began)
         if is_typed(words, "--log-json"):
             stack.enter_context(redirect_stderr(JsonLines(sys.stderr)))
-        return _ended(words, began)
+        return _ended(words)
 
 
-def _ended(words: list[str], began: float) -> int:
+def _ended(words: list[str]) -> int:
     try:
-        _run(words, began)
+        _run(words)
         sys.stdout.flush()
         return _end("", 0)
     except InputError as error:
@@ -85,7 +87,7 @@ def _ended(words: list[str], began: float) -> int:
         return _end("interrupted", 130)
 
 
-def _run(argv: list[str], began: float) -> None:
+def _run(argv: list[str]) -> None:
     first = [*argv, "--help"][0]
     if first in ("-h", "--help", "help"):
         print(overview())
@@ -97,10 +99,10 @@ def _run(argv: list[str], began: float) -> None:
         raise InputError(f"there is no command {first!r}: {did_you_mean(first, list(COMMANDS))}")
     else:
         look_here(argv)
-        _run_command(first, argv[1:], began)
+        _run_command(first, argv[1:])
 
 
-def _run_command(name: str, argv: list[str], began: float) -> None:
+def _run_command(name: str, argv: list[str]) -> None:
     from initio.cli.options import parse
 
     verbs = load_verbs(name)
@@ -122,10 +124,7 @@ def _run_command(name: str, argv: list[str], began: float) -> None:
             stack.enter_context(redirect_stderr(nowhere))
             if not getattr(command, "json", False):
                 stack.enter_context(redirect_stdout(nowhere))
-        if hasattr(command, "budget"):  # of time, which began with the process
-            command.run(began)
-        else:
-            command.run()
+        command.run()
 
 
 def overview() -> str:

@@ -18,7 +18,7 @@ from initio.errors import InputError
 from initio.system.files import write_text
 
 if TYPE_CHECKING:
-    from initio.runs.compare import BenchSetup, Outcome, Summary
+    from initio.runs.bench import BenchSetup, Outcome, Summary
     from initio.searches import Search
     from initio.tables.published import Published
 
@@ -93,7 +93,7 @@ class BenchCommand:
     def run(self) -> None:
         """Prints the comparison and writes it with the runs and a picture of their curves."""
         from initio.report.curves import save_curves
-        from initio.runs.compare import curves, curves_by_epoch, run_all, summarise
+        from initio.runs.bench import curves, curves_by_epoch, run_all, summarise
 
         if self.seeds < 1:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
@@ -131,7 +131,7 @@ class BenchCommand:
 
     def setup(self) -> BenchSetup:
         """What the options say about all runs."""
-        from initio.runs.compare import BenchSetup
+        from initio.runs.bench import BenchSetup
         from initio.searches import Budget
 
         queries = 20 if self.queries is None and self.seconds is None else self.queries
@@ -219,7 +219,7 @@ class BenchCommand:
         if full and validation.epochs:
             other = f" ({'; '.join(full)}: {validation.epochs[-1]})"
         if any(search.learns for search in searches.values()):
-            from initio.runs.compare import SHARED_EPOCHS
+            from initio.runs.bench import SHARED_EPOCHS
 
             epochs, images = setup.shared_epochs or SHARED_EPOCHS, Path(setup.pictures()).stem
             other += f" or by {epochs} epochs of a {self.size or 'small'} network that shares weights on {images}"

@@ -10,7 +10,7 @@ from initio.cli.units import page_file, print_json
 from initio.report.cells import printable
 
 if TYPE_CHECKING:
-    from initio.runs.side_by_side import Rows
+    from initio.runs.compare import Rows
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CompareCommand:
 
     def run(self) -> None:
         """Prints a table, then what differs."""
-        from initio.runs.side_by_side import compared, comparison, differing, distance, named
+        from initio.runs.compare import compared, comparison, differing, distance, named
         from initio.runs.subjects import read_folder
 
         out = None if self.out is None else page_file(self.out)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from initio.cli.units import names, number, pairs, picture_file, settings_line
+from initio.cli.units import names, number, pairs, picture_file, print_json, settings_line
 from initio.report.cells import printable
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class CorrelateCommand:
                 "bounds": bound_rows,
                 "between": {f"{a},{b}": value for (a, b), value in relation.between().items()},
             }
-            print(json.dumps(facts, indent=2))
+            print_json(facts)
             return
         _print_head(relation, table, column)
         if self.sample is None and len(relation.rows) < table.length and name != "nb301":

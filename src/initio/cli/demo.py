@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from initio.cli.progress import watch
-from initio.runs.folder import new_folder
+from initio.runs.folders.base import new_folder
 
 REACHED = """\
 reached ten such cells (seeds 0 to 9) have 95.84 % on average by a NAS-Bench-301 surrogate, the worst of them 95.59;
@@ -32,7 +32,7 @@ class DemoCommand:
         """Searches, draws the cell, says where the run is."""
         from initio.runs.search import search
 
-        folder = new_folder("darts", "votes", self.seed) if self.out is None else Path(self.out)
+        folder = new_folder("darts", "votes", seed=self.seed) if self.out is None else Path(self.out)
         watch(partial(search, "darts", "votes", "noise", seed=self.seed), folder, json=self.json)
         if not self.json:
             print(REACHED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import ClassVar, Literal
 
-from initio.cli.progress import SolveReporter
+from initio.cli.progress import SolveReporter, resumable
 from initio.cli.units import tell
 from initio.errors import InputError
 from initio.records import encode
@@ -91,7 +90,8 @@ class EnsembleCommand:
 
     def run(self) -> None:
         """Works with progress on stderr, then says what came out and where it is."""
-        from initio.runs.ensemble import ensemble, new_ensemble_folder, resume_ensemble
+        from initio.runs.ensemble import ensemble, resume_ensemble
+        from initio.runs.folders.base import new_folder
 
         if self.resume is not None:
             others = [item.name for item in fields(self) if item.name not in OF_RESUME]
@@ -103,7 +103,7 @@ class EnsembleCommand:
         else:
             if not self.data:
                 raise InputError("say what to learn: --data digits, a file or a folder")
-            folder = Path(self.out) if self.out else new_ensemble_folder(self.space, self.seed)
+            folder = Path(self.out) if self.out else new_folder("ensemble", self.space, seed=self.seed)
             leave = ["space", "data", "out", "resume", "json"]
             if self.shared is not None:
                 self._refuse("--shared has a trained network", OF_SEARCH)
@@ -113,12 +113,8 @@ class EnsembleCommand:
             if self.batch_size is None:
                 asked.pop("batch_size", None)
             work = partial(ensemble, self.space, self.data, folder=folder, **asked)
-        try:
-            with SolveReporter() as told:
-                found = work(on_event=told.hear)
-        except KeyboardInterrupt:
-            print(f"\ngo on with: initio ensemble --resume {quote(str(folder))}", file=sys.stderr)
-            raise
+        with resumable("ensemble", folder), SolveReporter() as told:
+            found = work(on_event=told.hear)
         text = f"{found}\n\nfolder  {folder}  (as one file: initio export {quote(str(folder))} --format onnx)"
         facts = {"plan": found.plan, "choice": found.choice, "outcome": found.outcome}
         tell(text, {name: encode(value) for name, value in facts.items()}, json=self.json)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from initio.cli.units import size
+from initio.cli.units import size, tell
 from initio.report.terminal import columns
 from initio.system.files import cache_folder
 
@@ -27,10 +26,7 @@ class EnvCommand:
     def run(self) -> None:
         """Prints the facts."""
         facts = environment()
-        if self.json:
-            print(json.dumps(facts, indent=2))
-        else:
-            print(columns(facts))
+        tell(columns(facts), facts, json=self.json)
 
 
 def environment() -> dict[str, str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initio.cli.progress import Reporter
-from initio.report.terminal import columns
+from initio.cli.units import tell_record
+from initio.report.terminal import brief, columns
 
 if TYPE_CHECKING:
     from initio.runs.explain import Change, Explanation, MetricPlace
@@ -51,13 +52,12 @@ class ExplainCommand:
 
     def run(self) -> None:
         """Prints one page."""
-        from initio.records import to_json
         from initio.runs.explain import explain
 
         with Reporter() as reporter:
             asked = {name: value for name, value in vars(self).items() if name not in ("architecture", "json")}
             found = explain(self.architecture, **asked, on_progress=reporter.scoring)
-        print(to_json(found, indent=2) if self.json else page(found))
+        tell_record(page(found), found, json=self.json)
 
 
 def page(found: Explanation) -> str:
@@ -94,12 +94,8 @@ def _places(title: str, rows: Sequence[MetricPlace]) -> list[str]:
     lines = [f"{title:<{width}}    {'value':>11}  better than"]
     for row in rows:
         arrow = "↓↑"[row.higher_is_better]
-        lines.append(f"{row.metric:<{width}} {arrow}  {_value(row):>11}  {_bar(row)}".rstrip())
+        lines.append(f"{row.metric:<{width}} {arrow}  {brief(row.value):>11}  {_bar(row)}".rstrip())
     return lines
-
-
-def _value(row: MetricPlace) -> str:
-    return "-" if row.value is None else f"{row.value:.4g}"
 
 
 def _bar(row: MetricPlace) -> str:

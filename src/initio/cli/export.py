@@ -9,7 +9,7 @@ from typing import Any, Literal
 from initio.cli.units import tell
 from initio.errors import InputError
 from initio.runs.export import export, is_ensemble, is_trained
-from initio.runs.folder import classes_of, find_architecture
+from initio.runs.folders.run import classes_of, find_architecture
 
 OF_TRAINED = ("which", "preprocess", "licence")  # options for trained networks
 

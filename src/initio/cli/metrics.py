@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from initio.cli.units import print_json
 from initio.report.terminal import columns
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class MetricsCommand:
 
         chosen = list(METRICS.values() if self.name is None else choose(self.name))
         if self.json:
-            print(json.dumps([_facts(metric) for metric in chosen], indent=2, ensure_ascii=False))
+            print_json([_facts(metric) for metric in chosen])
         elif self.name is None:
             _print_list(chosen)
         else:

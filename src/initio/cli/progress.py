@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
-from initio.cli.units import duration
-from initio.records import Architecture, to_json
+from initio.cli.units import duration, tell_record
+from initio.records import Architecture
 from initio.spaces import Space
 
 if TYPE_CHECKING:
@@ -206,23 +206,29 @@ class SolveReporter(SearchReporter):
             self.progress(what)
 
 
+def resumable(command: str, folder: Path) -> AbstractContextManager[None]:
+    """Whoever interrupts the block is told how to go on."""
+    return on_interrupt(f"go on with: initio {command} --resume {quote(str(folder))}")
+
+
+@contextmanager
+def on_interrupt(sentence: str) -> Iterator[None]:
+    """Says the sentence to whoever interrupts the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\n{sentence}", file=sys.stderr)
+        raise
+
+
 def watch(search: Callable[..., SearchResult], folder: Path, *, json: bool = False) -> None:
     """Runs a search into a folder with progress on stderr, then draws the cell and says where the run is."""
     import torch
 
     torch.set_num_threads(1)
-    shown = quote(str(folder))
-    try:
-        with SearchReporter() as told:
-            result = search(folder=folder, on_step=told.step, on_progress=told.progress)
-    except KeyboardInterrupt:
-        print(f"\ngo on with: initio search --resume {shown}", file=sys.stderr)
-        raise
-    if json:
-        print(to_json(result, indent=2))
-        return
-    print(result)
-    print(f"run     {folder}  (draw it again: initio show {shown})")
+    with resumable("search", folder), SearchReporter() as told:
+        result = search(folder=folder, on_step=told.step, on_progress=told.progress)
+    tell_record(f"{result}\nrun     {folder}  (draw it again: initio show {quote(str(folder))})", result, json=json)
 
 
 def operations(space: Space, arch: Architecture) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.cli.progress import Reporter
-from initio.cli.units import pairs
+from initio.cli.units import pairs, print_json
 from initio.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class RankCommand:
         if self.export:
             export(Path(self.export), found.space, ranked(found.table))
         if self.json:
-            print(json.dumps(_facts(found, self.top), indent=2))
+            print_json(_facts(found, self.top))
             return
         _print(found, self.top)
         if self.export:

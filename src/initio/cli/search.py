@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import watch
-from initio.cli.units import amount, seconds
+from initio.cli.units import BEGAN, limits, seconds
 from initio.errors import InputError
-from initio.runs.folder import new_folder
+from initio.runs.folders.base import new_folder
 from initio.searches import SEARCHES
 
 
@@ -96,33 +96,28 @@ class SearchCommand:
 
         return [find_search(given["method"])] if "method" in given else []
 
-    def run(self, began: float | None = None) -> None:
+    def run(self) -> None:
         """Searches with progress on stderr, then draws the cell and says where the run is."""
         from initio.runs.search import resume_run, search
 
-        folder = self._folder()
+        folder, work = self._folder(), partial(resume_run)
         if self.resume is None:
-            watch(partial(search, **self._asked(), began=began), folder, json=self.json)
-        else:
-            watch(partial(resume_run, began=began), folder, json=self.json)
+            work = partial(search, **self._asked())
+        watch(partial(work, began=BEGAN.get()), folder, json=self.json)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
         if self.depth is not None and self.space != "mlp":
             raise InputError(f"--depth is an option of mlp, not of {self.space}")
-        limits = {
-            "max_params": amount("--max-params", self.max_params),
-            "max_flops": amount("--max-flops", self.max_flops),
-            "max_latency": seconds("--max-latency", self.max_latency),
-        }
-        unasked = ("depth", "out", "resume", "json", "settings", *limits)
+        asked_limits = limits(self)
+        unasked = ("depth", "out", "resume", "json", "settings", *asked_limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
         asked["budget"] = seconds("--budget", self.budget)
         if self.cache:
             del asked["cache"]  # the default, also of a method that trains nothing and would refuse the option
         if self.depth is not None:
             asked["space"] = f"mlp-{self.depth}"
-        return asked | {"limits": limits} | dict(self.settings)
+        return asked | {"limits": asked_limits} | dict(self.settings)
 
     def _folder(self) -> Path:
         if self.resume is not None:
@@ -132,4 +127,4 @@ class SearchCommand:
                 raise InputError(f"{option} needs the folder of a run, not an empty name")
             if text is not None:
                 return Path(text)
-        return new_folder(self.space, self.method, self.seed)
+        return new_folder(self.space, self.method, seed=self.seed)

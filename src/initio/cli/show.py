@@ -11,7 +11,7 @@ from initio.analysis.topology import shapes
 from initio.cli.units import print_json
 from initio.records import Architecture
 from initio.report.terminal import columns
-from initio.runs.folder import classes_of, find_architecture
+from initio.runs.folders.run import classes_of, find_architecture
 from initio.searches import SearchResult
 from initio.searches.restarts import stability
 from initio.spaces import NetworkSettings, get_space

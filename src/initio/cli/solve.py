@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shlex import quote
 
 from initio.cli.options import refuse_beside_resume
-from initio.cli.progress import SolveReporter
-from initio.cli.units import amount, seconds, tell
+from initio.cli.progress import SolveReporter, resumable
+from initio.cli.units import BEGAN, limits, seconds, tell
 from initio.errors import InputError
 from initio.records import encode
 
@@ -54,7 +52,7 @@ class SolveCommand:
     resume: str | None = None
     json: bool = False
 
-    def run(self, began: float | None = None) -> None:
+    def run(self) -> None:
         """Solves with progress on stderr, then says what came out and where it is."""
         from initio.runs.solve import new_solve_folder, resume_solve, solve
 
@@ -65,20 +63,11 @@ class SolveCommand:
             if not self.data:
                 raise InputError("say what to learn: --data digits, a file or a folder")
             folder = Path(self.out) if self.out else new_solve_folder(self.data)
-            limits = {
-                "max_params": amount("--max-params", self.max_params),
-                "max_flops": amount("--max-flops", self.max_flops),
-                "max_latency": seconds("--max-latency", self.max_latency),
-            }
             asked = {
                 name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "skip_bad", "seed")
             }
             time = seconds("--budget", self.budget) or 0.0
-            work = partial(solve, self.data, time, limits=limits, folder=folder, **asked)
-        try:
-            with SolveReporter() as told:
-                solution = work(on_event=told.hear, began=began)
-        except KeyboardInterrupt:
-            print(f"\ngo on with: initio solve --resume {quote(str(folder))}", file=sys.stderr)
-            raise
+            work = partial(solve, self.data, time, limits=limits(self), folder=folder, **asked)
+        with resumable("solve", folder), SolveReporter() as told:
+            solution = work(on_event=told.hear, began=BEGAN.get())
         tell(f"{solution}\n\nfolder  {folder}  (README.md explains it)", encode(solution), json=self.json)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from random import Random
+
+from initio.cli.units import print_json
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SpacesCommand:
                 }
                 for space in spaces.values()
             ]
-            print(json.dumps(rows, indent=2))
+            print_json(rows)
             return
         width = max(map(len, spaces))
         for name, space in spaces.items():

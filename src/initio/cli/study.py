@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
-from initio.cli.progress import TrainReporter
+from initio.cli.progress import TrainReporter, on_interrupt
+from initio.cli.units import number, print_json, tell_record
 from initio.errors import InputError
-from initio.report.terminal import columns
+from initio.report.terminal import brief, columns
 
 if TYPE_CHECKING:
     from initio.report.sharing import SharingResult
@@ -43,12 +42,10 @@ class StudyVariants:
 
     def run(self) -> None:
         """Prints name, width, depth and notation of each."""
-        import json
-
         from initio.analysis.topology import shape
         from initio.analysis.variants import Variant, adapted, pictured, variants
         from initio.report import save_picture
-        from initio.runs.folder import find_architecture
+        from initio.runs.folders.run import find_architecture
         from initio.spaces import get_space
 
         arch, _ = find_architecture(self.architecture)
@@ -68,7 +65,7 @@ class StudyVariants:
                  "notation": space.format(one.architecture)}
                 for one in found
             ]  # fmt: skip
-            print(json.dumps(rows, indent=2))
+            print_json(rows)
             return
         print(columns({str(one): space.format(one.architecture) for one in found}))
 
@@ -121,7 +118,6 @@ class StudyConvergence:
 
     def run(self) -> None:
         """Trains with progress on stderr, then prints a line a training."""
-        from initio.records import to_json
         from initio.runs.convergence import convergence
 
         try:
@@ -136,10 +132,8 @@ class StudyConvergence:
             found = convergence(
                 self.architecture, self.data, n=self.variants, rates=rates, **asked, folder=folder, on_done=told.show
             )
-        if self.json:
-            print(to_json(found, indent=2))
-            return
-        print(f"{convergence_page(found, self.accuracy)}\n\ncurves and pictures in {folder}")
+        page = convergence_page(found, self.accuracy)
+        tell_record(f"{page}\n\ncurves and pictures in {folder}", found, json=self.json)
 
 
 def convergence_page(found: ConvergenceResult, accuracy: float) -> str:
@@ -148,7 +142,7 @@ def convergence_page(found: ConvergenceResult, accuracy: float) -> str:
     lines = [f"{'lr':>7}  {'cell':<8} {'width, depth':>12}  {'area':>6}  {reached:>14}  {'loss':>7}  accuracy"]
     for one in found.curves:
         its = f"{one.width:.3g}c, {one.depth}"
-        area = "-" if one.area is None else f"{one.area:.2f}"
+        area = number(one.area, 2)
         last = one.flag or f"{one.losses[-1]:7.4f}  {one.accuracies[-1]:6.2f} %"
         epochs = one.epochs_to(accuracy) or "never"
         lines.append(f"{one.lr:>7g}  {one.name:<8} {its:>12}  {area:>6}  {epochs:>14}  {last}")
@@ -201,7 +195,6 @@ class StudyLandscape:
 
     def run(self) -> None:
         """Measures with progress on stderr, then prints the numbers and where the pictures are."""
-        from initio.records import to_json
         from initio.runs.landscape import landscape
 
         folder = _folder(self.out, "landscape", self.architecture, self.seed)
@@ -211,36 +204,24 @@ class StudyLandscape:
             found = landscape(
                 self.architecture, self.data, **asked, folder=folder, on_done=told.show, on_event=told.hear
             )
-        if self.json:
-            print(to_json(found, indent=2))
-            return
-        print(f"{found}\n\npictures and numbers in {folder}")
+        tell_record(f"{found}\n\npictures and numbers in {folder}", found, json=self.json)
 
 
 def _folder(out: str | None, study: str, architecture: str, seed: int) -> Path:
     """What is asked for, or a new one below `runs`."""
-    from initio.runs.folder import find_architecture
-    from initio.runs.models import ModelFolder
-    from initio.runs.studies import new_study_folder
+    from initio.runs.folders.base import new_folder
+    from initio.runs.folders.model import ModelFolder
+    from initio.runs.folders.run import find_architecture
 
     if out:
         return Path(out)
     if ModelFolder(Path(architecture)).plan_path.is_file():
-        return new_study_folder(study, Path(architecture).name, seed)
-    return new_study_folder(study, find_architecture(architecture)[0].space, seed)
+        return new_folder(study, Path(architecture).name, seed=seed)
+    return new_folder(study, find_architecture(architecture)[0].space, seed=seed)
 
 
-@contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"\nthe same call with --out {quote(str(folder))} goes on from here", file=sys.stderr)
-        raise
-
-
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _resumable(folder: Path) -> AbstractContextManager[None]:
+    return on_interrupt(f"the same call with --out {quote(str(folder))} goes on from here")
 
 
 @dataclass(frozen=True)
@@ -269,17 +250,14 @@ class StudySharing:
         """Measures with progress on stderr, then prints the numbers and where the picture is."""
         import torch
 
-        from initio.records import to_json
         from initio.runs.sharing import sharing
 
         torch.set_num_threads(1)
         same: dict[str, Any] = {name: getattr(self, name) for name in ("cells", "samples", "seed")}
         with TrainReporter() as told:
             found = sharing(self.run_folder, self.data, **same, folder=self.out, on_done=told.show)
-        if self.json:
-            print(to_json(found, indent=2))
-            return
-        print(f"{sharing_page(found)}\n\npictures and numbers in {self.out or self.run_folder}")
+        where = f"pictures and numbers in {self.out or self.run_folder}"
+        tell_record(f"{sharing_page(found)}\n\n{where}", found, json=self.json)
 
 
 def sharing_page(found: SharingResult) -> str:
@@ -293,7 +271,7 @@ def sharing_page(found: SharingResult) -> str:
     if found.eigenvalue is not None:
         facts["eigenvalue in α"] = f"{found.eigenvalue:.4g} (± {found.residual:.1g})"
     if found.cells:
-        facts["sharing ranks"] = f"Spearman {_text(found.spearman)}, Kendall {_text(found.kendall)}"
+        facts["sharing ranks"] = f"Spearman {brief(found.spearman)}, Kendall {brief(found.kendall)}"
         facts["sharing ranks"] += f" with the table over {len(found.cells)} cells"
     return columns(facts)
 
@@ -318,7 +296,6 @@ class StudyEstimates:
 
     def run(self) -> None:
         """Prints a line a size."""
-        from initio.cli.units import print_json
         from initio.runs.estimates import estimates
 
         found = estimates(self.ensembles, self.sizes, seed=self.seed)
@@ -327,7 +304,7 @@ class StudyEstimates:
             return
         print("size  ensembles  Spearman  Pearson  best 30 % agree")
         for one in found:
-            ranks, line = (f"{value:.2f}" if value is not None else "-" for value in (one.spearman, one.pearson))
+            ranks, line = (number(value, 2) for value in (one.spearman, one.pearson))
             print(f"{one.size:>4}  {one.ensembles:>9}  {ranks:>8}  {line:>7}  {one.top:>13.0f} %")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -11,7 +10,7 @@ from shlex import quote
 from typing import Any, ClassVar
 
 from initio.cli.options import refuse_beside_resume
-from initio.cli.progress import TrainReporter
+from initio.cli.progress import TrainReporter, resumable
 from initio.cli.units import print_json
 from initio.errors import InputError
 
@@ -61,8 +60,9 @@ class TrainCommand:
 
     def run(self) -> None:
         """Trains with progress on stderr, then says what came out and where it is."""
-        from initio.runs.folder import find_architecture
-        from initio.runs.train import new_model_folder, resume_training, train
+        from initio.runs.folders.base import new_folder
+        from initio.runs.folders.run import find_architecture
+        from initio.runs.train import resume_training, train
 
         if self.resume is not None:
             refuse_beside_resume(self, "training")
@@ -70,16 +70,11 @@ class TrainCommand:
         else:
             if not self.architecture:
                 raise InputError("missing architecture: a run folder, a notation or a published cell, as darts_v2")
-            folder = (
-                Path(self.out) if self.out else new_model_folder(find_architecture(self.architecture)[0], self.seed)
-            )
+            space = find_architecture(self.architecture)[0].space
+            folder = Path(self.out) if self.out else new_folder("train", space, seed=self.seed)
             work = partial(train, self.architecture, self.data, self.recipe, folder=folder, **self._asked())
-        try:
-            with TrainReporter() as told:
-                trained = work(on_event=told.hear)
-        except KeyboardInterrupt:
-            print(f"\ngo on with: initio train --resume {quote(str(folder))}", file=sys.stderr)
-            raise
+        with resumable("train", folder), TrainReporter() as told:
+            trained = work(on_event=told.hear)
         if self.json:
             print_json({"plan": trained.plan, "outcome": trained.outcome, "epochs": trained.epochs})
         else:

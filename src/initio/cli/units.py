@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from initio.errors import InputError
-from initio.records import Settings, encode
+from initio.records import Settings, encode, to_json
 from initio.report.cells import printable
 
 AMOUNTS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+BEGAN: ContextVar[float | None] = ContextVar("when the command began, which a budget of time counts from", default=None)
 PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0, "m": 1 / 60, "min": 1 / 60, "h": 1 / 3600}
 
 
@@ -41,6 +44,15 @@ def seconds(option: str, text: str | None) -> float | None:
     if unit not in PER_SECOND or not number:
         raise InputError(f"{option}: expected a time such as 20ms, 0.5s or 10m, got {text!r}")
     return number / PER_SECOND[unit]
+
+
+def limits(command: Any) -> dict[str, float | None]:
+    """The limits that a command was given, as the verbs take them."""
+    return {
+        "max_params": amount("--max-params", command.max_params),
+        "max_flops": amount("--max-flops", command.max_flops),
+        "max_latency": seconds("--max-latency", command.max_latency),
+    }
 
 
 def byte_count(option: str, text: str | None) -> int | None:
@@ -148,6 +160,11 @@ def tell(sentence: str, facts: Mapping[str, object], *, json: bool) -> None:
         print_json(facts)
     else:
         print(sentence)
+
+
+def tell_record(sentence: str, record: object, *, json: bool) -> None:
+    """The same with a record, which programs can read back."""
+    print(to_json(record, indent=2) if json else sentence)
 
 
 def page_file(name: str) -> Path:

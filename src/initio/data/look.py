@@ -100,9 +100,18 @@ def look(spec: str, *, skip_bad: bool = False) -> tuple[DataReport, Dataset, Dat
         notes.append("the images have several sizes and are brought to one")
     shape = learned.images[0].shape
     report = DataReport(
-        located(spec), len(learned), len(test), sentence, learned.classes, int(counts.min()), int(counts.max()),
-        int(shape[0]), heights, widths, tuple(notes),
-    )  # fmt: skip
+        data=located(spec),
+        samples=len(learned),
+        tested=len(test),
+        test=sentence,
+        classes=learned.classes,
+        smallest=int(counts.min()),
+        largest=int(counts.max()),
+        channels=int(shape[0]),
+        heights=heights,
+        widths=widths,
+        notes=tuple(notes),
+    )
     return report, learned, test
 
 

@@ -51,6 +51,15 @@ def draw_text(cells: Sequence[Cell], width: int = 80, *, colour: bool = False) -
     return "\n\n".join("\n".join(_beside(row)) for row in rows if row)
 
 
+def brief(value: float | None) -> str:
+    """A number in four digits, or a dash where there is none.
+
+    >>> brief(1234.56), brief(None)
+    ('1235', '-')
+    """
+    return "-" if value is None else f"{value:.4g}"
+
+
 def columns(facts: Mapping[str, object], indent: str = "") -> str:
     """A line for each fact, names and values below each other.
 

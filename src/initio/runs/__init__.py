@@ -1,1 +1,1 @@
-"""Runs: a search in its folder, and many searches side by side."""
+"""The verbs, one a file; `folders/` is what they leave on disk, `pages.py` what a report shows of it."""

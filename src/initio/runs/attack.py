@@ -11,11 +11,10 @@ import numpy as np
 
 from initio.data.draw import whole
 from initio.errors import InputError, did_you_mean
-from initio.records import to_json
-from initio.runs.ensembles import Ensemble, load_ensemble, normalising, raw_inputs
 from initio.runs.export import is_ensemble
-from initio.runs.models import TrainedModel, load_model
-from initio.system.files import write_text
+from initio.runs.folders.base import write_record
+from initio.runs.folders.ensemble import Ensemble, load_ensemble, normalising, raw_inputs
+from initio.runs.folders.model import TrainedModel, load_model
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -122,7 +121,7 @@ def attack(
     clean = 100 * float((answers(together, x) == y).double().mean())
     result = AttackResult(len(y), clean, tuple(rounds))
     if save:
-        write_text(target.folder / "attacks.json", to_json(result, indent=2) + "\n")
+        write_record(target.folder / "attacks.json", result)
     return result
 
 

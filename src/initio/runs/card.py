@@ -11,9 +11,9 @@ from initio.analysis.classification import LEVEL
 from initio.networks.graphs import NetworkSettings
 from initio.records import Scalar
 from initio.report.cells import printable
-from initio.runs.ensembles import Ensemble
 from initio.runs.evaluate import load_evaluation
-from initio.runs.models import TrainedModel, Which
+from initio.runs.folders.ensemble import Ensemble
+from initio.runs.folders.model import TrainedModel, Which
 
 UNSTATED = "not stated"
 

@@ -19,11 +19,11 @@ from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts, located
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, from_json
-from initio.runs.folder import find_architecture, option_words, typed
-from initio.runs.studies import StudyFolder, new_study_folder
+from initio.records import Architecture, Scalar, decode
+from initio.runs.folders.base import new_folder, read_record
+from initio.runs.folders.run import find_architecture, option_words, typed
+from initio.runs.folders.study import StudyFolder
 from initio.spaces import NetworkSettings, get_space
-from initio.system.files import read_text
 from initio.system.leases import leased
 from initio.training import TrainedEpoch, checkpoints
 from initio.training.checkpoints import UnusableError
@@ -184,7 +184,7 @@ def convergence(
         kind,
         str(find_device(device)),
     )
-    study = StudyFolder(Path(folder) if folder is not None else new_study_folder("convergence", arch.space, seed))
+    study = StudyFolder(Path(folder) if folder is not None else new_folder("convergence", arch.space, seed=seed))
     study.begin(plan)
     with leased(study.folder):
         tasks = [(number, rate) for rate in plan.rates for number in range(len(plan.variants))]
@@ -214,7 +214,7 @@ def _chosen(found: tuple[Variant, ...], only: tuple[str, ...]) -> tuple[Variant,
 @lru_cache(maxsize=1)
 def _setting(folder: Path) -> tuple[ConvergencePlan, HeldExamples]:
     """The plan and the data, read once a process: what is learned, and the test part in the place of validation."""
-    plan = from_json(ConvergencePlan, read_text(folder / "plan.json"), where=str(folder / "plan.json"))
+    plan = read_record(ConvergencePlan, folder / "plan.json")
     learned, tested, _ = load_parts(plan.data)
     assert not isinstance(learned, Noise)
     assert tested is not None

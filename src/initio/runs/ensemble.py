@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,10 @@ from initio.data import Noise
 from initio.data.draw import generator
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
-from initio.records import Architecture, to_json
-from initio.runs.ensembles import (
+from initio.records import Architecture
+from initio.runs.evaluate import answers_kept_aside
+from initio.runs.folders.base import new_folder, write_record
+from initio.runs.folders.ensemble import (
     LEAST,
     Choice,
     Ensemble,
@@ -30,9 +31,8 @@ from initio.runs.ensembles import (
     normalising,
     raw_inputs,
 )
-from initio.runs.evaluate import answers_kept_aside
-from initio.runs.folder import RunFolder
-from initio.runs.models import TrainedModel, load_model
+from initio.runs.folders.model import TrainedModel, load_model
+from initio.runs.folders.run import RunFolder
 from initio.runs.rank import rank
 from initio.runs.search import search
 from initio.runs.sharing import trained_weights
@@ -51,7 +51,7 @@ from initio.searches.ensembles import (
 )
 from initio.spaces import get_space
 from initio.system.executors import Executor, Here, LostTasksError, executor_for
-from initio.system.files import fresh_folder, whole_file, write_text
+from initio.system.files import fresh_folder, whole_file
 from initio.system.leases import leased
 from initio.training.settings import MachineSettings
 
@@ -107,13 +107,13 @@ def ensemble(
         )
     if plan.shared:
         _check_shared(plan)
-    kept = EnsembleFolder(new_ensemble_folder(space, plan.seed) if folder is None else Path(folder))
+    kept = EnsembleFolder(new_folder("ensemble", space, seed=plan.seed) if folder is None else Path(folder))
     if resume and kept.plan_path.is_file():
         if kept.plan() != plan:
             raise InputError(f"{str(kept.folder)!r} was started with other settings: give another folder")
     else:
         fresh_folder(kept.folder, ", or resume the ensemble that is in it" * kept.plan_path.is_file())
-        write_text(kept.plan_path, to_json(plan, indent=2) + "\n")
+        write_record(kept.plan_path, plan)
     return _EnsembleWork(kept, plan, executor, on_event or _unheard).run()
 
 
@@ -123,13 +123,6 @@ def resume_ensemble(
     """Goes on with an interrupted ensemble; a finished one is read."""
     kept = EnsembleFolder.open(folder)
     return _EnsembleWork(kept, kept.plan(), executor_for(workers, cluster), on_event or _unheard).run()
-
-
-def new_ensemble_folder(space: str, seed: int) -> Path:
-    """The folder below `runs` of an ensemble for which none was named."""
-    stem = Path("runs", f"ensemble-{space.rpartition(':')[2].lower()}-seed{seed}")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(found for found in chain([stem], numbered) if not found.exists())
 
 
 def _check_shared(plan: EnsemblePlan) -> None:
@@ -209,7 +202,7 @@ class _EnsembleWork:
         if choice.absent:
             self.tell(f"the part that chooses has no sample of the classes {choice.absent}, which count for nothing")
         _draw(posterior, self.kept.folder / "posterior.png")
-        write_text(self.kept.choice_path, to_json(choice, indent=2) + "\n")
+        write_record(self.kept.choice_path, choice)
 
     def _prior(self, at: SharedTraining) -> tuple[float, ...]:
         """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform."""
@@ -276,6 +269,8 @@ class _EnsembleWork:
             )
         first = next(iter(good.values()))
         logits, labels = self._answers(list(good.values()))
+        if self.plan.method == "droppath" and (logits == logits[0]).all():
+            self.tell("every pass gave the same answer: this cell has no path that could be dropped")
         buffer = io.BytesIO()
         np.savez(buffer, logits=logits, labels=labels)
         with whole_file(self.kept.predictions_path) as temporary:
@@ -284,7 +279,7 @@ class _EnsembleWork:
             tuple(good), left_out, tuple(model.digest("best") for model in good.values()), first.plan.tested,
             judge_ensemble(logits, labels, first.plan.names), self._corrupted(list(good.values())),
         )  # fmt: skip
-        write_text(self.kept.result_path, to_json(outcome, indent=2) + "\n")
+        write_record(self.kept.result_path, outcome)
 
     def _answers(self, models: list[TrainedModel]) -> tuple[np.ndarray, np.ndarray]:
         """Logits (n, m, classes), and the labels."""

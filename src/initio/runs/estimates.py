@@ -16,8 +16,8 @@ from initio.analysis.ensembles import EstimateAgreement, agreement
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.ensemble import inherited
-from initio.runs.ensembles import Ensemble, load_ensemble
-from initio.runs.folder import RunFolder
+from initio.runs.folders.ensemble import Ensemble, load_ensemble
+from initio.runs.folders.run import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import Estimates
 from initio.spaces import get_space

@@ -18,10 +18,9 @@ from initio.data.arrays import NoPartError
 from initio.data.draw import whole
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
-from initio.records import from_json, to_json
 from initio.report.terminal import columns
-from initio.runs.models import TrainedModel, TrainPlan, Which, load_model
-from initio.system.files import read_text, write_text
+from initio.runs.folders.base import read_record, write_record
+from initio.runs.folders.model import TrainedModel, TrainPlan, Which, load_model
 
 if TYPE_CHECKING:
     import torch
@@ -168,7 +167,7 @@ def load_evaluation(folder: str | Path) -> ModelEvaluation | None:
     path = Path(folder) / JSON
     if not path.is_file():
         return None
-    return replace(from_json(ModelEvaluation, read_text(path), where=str(path)), folder=Path(folder))
+    return replace(read_record(ModelEvaluation, path), folder=Path(folder))
 
 
 # --- what is tested on ------------------------------------------------------------------------------------------------
@@ -318,5 +317,5 @@ def _written(seen: ModelEvaluation, test: Dataset, folder: Path) -> ModelEvaluat
         ]
         pictures = [test.images[mistake.sample] for mistake in judgement.mistakes]
         save_sheet(pictures, captions, folder / MISTAKES)
-    write_text(folder / JSON, to_json(seen, indent=2) + "\n")
+    write_record(folder / JSON, seen)
     return replace(seen, folder=folder)

@@ -16,7 +16,7 @@ from initio.analysis.ranking import MEMBERS, Ranking, rank
 from initio.analysis.topology import CellShape, shape, share
 from initio.errors import InputError
 from initio.records import Architecture
-from initio.runs.folder import classes_of, find_architecture
+from initio.runs.folders.run import classes_of, find_architecture
 from initio.searches.result import SearchResult
 from initio.spaces import NetworkSettings, Space, get_space
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from initio.errors import InputError, did_you_mean
-from initio.records import Architecture, from_json, to_json
+from initio.records import Architecture, to_json
 from initio.runs.card import UNSTATED, EnsembleCard, ModelCard, ensemble_card, make_card
-from initio.runs.ensembles import Ensemble, load_ensemble
-from initio.runs.models import TrainedModel, Which, load_model
+from initio.runs.folders.base import read_record, write_record
+from initio.runs.folders.ensemble import Ensemble, load_ensemble
+from initio.runs.folders.model import TrainedModel, Which, load_model
 from initio.spaces import GraphSpace, exports
 from initio.spaces.exports import ensemble_source, python_source
-from initio.system.files import read_text, whole_file, write_text
+from initio.system.files import whole_file, write_text
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript", "python": ".py", "safetensors": ".safetensors"}
 ENSEMBLES = ("onnx", "torchscript", "python")
@@ -168,7 +169,7 @@ def _write(path: Path, contents: dict[Path, bytes], card: ModelCard | EnsembleCa
             temporary.write_bytes(content)
     files = [path.with_suffix(suffix) for suffix in (*SUFFIXES.values(), WEIGHTS)]
     beside = [path, *(file for file in files if file.is_file() and file != path)]
-    write_text(path.with_suffix(".card.json"), to_json(card, indent=2) + "\n")
+    write_record(path.with_suffix(".card.json"), card)
     write_text(path.with_suffix(".card.md"), card.markdown(path.stem, tuple(file.name for file in beside)))
 
 
@@ -199,4 +200,4 @@ def _licence(path: Path, kind: type[ModelCard] | type[EnsembleCard]) -> str:
     """What an earlier card says."""
     if not path.is_file():
         return UNSTATED
-    return from_json(kind, read_text(path), where=str(path)).licence
+    return read_record(kind, path).licence

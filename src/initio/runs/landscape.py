@@ -33,10 +33,11 @@ from initio.data import Noise
 from initio.data.sources import load_parts
 from initio.errors import InputError
 from initio.records import Architecture, Scalar
-from initio.report.terminal import columns
-from initio.runs.folder import find_architecture, option_words
-from initio.runs.models import ModelFolder, TrainedModel, load_model
-from initio.runs.studies import StudyFolder, new_study_folder
+from initio.report.terminal import brief, columns
+from initio.runs.folders.base import new_folder
+from initio.runs.folders.model import ModelFolder, TrainedModel, load_model
+from initio.runs.folders.run import find_architecture, option_words
+from initio.runs.folders.study import StudyFolder
 from initio.runs.train import train
 from initio.system.leases import leased
 from initio.training.settings import MachineSettings
@@ -112,29 +113,25 @@ class LandscapeResult:
         """What is worth saying, by its name."""
         at, plan = self.numbers, self.plan
         told = {"network": self.notation, "measured on": f"{plan.samples} samples of the test part of {plan.data}"}
-        told["accuracy"] = f"{_text(self.accuracy)} %"
-        told["loss"] = f"{_text(at.center)} at the centre"
-        told["sharpness"] = f"{_text(at.sharpness)} more at half the span, {_text(at.worst)} at worst up to there"
+        told["accuracy"] = f"{brief(self.accuracy)} %"
+        told["loss"] = f"{brief(at.center)} at the centre"
+        told["sharpness"] = f"{brief(at.sharpness)} more at half the span, {brief(at.worst)} at worst up to there"
         radius = "the whole grid" if at.convex_radius is None else f"radius {at.convex_radius:.3g}"
         told["near-convex region"] = radius
-        told["gradient variance"] = f"{_text(at.variance)} at the centre, {_text(at.variance_around)} at half the span"
+        told["gradient variance"] = f"{brief(at.variance)} at the centre, {brief(at.variance_around)} at half the span"
         if self.curvature is not None:
             bent = self.curvature
             pairs = zip(bent.eigenvalues, bent.residuals, strict=True)
             told["Hessian's largest"] = ", ".join(f"{value:.4g} (± {error:.1g})" for value, error in pairs)
             told["Hessian's trace"] = f"{bent.trace:.4g} ± {bent.trace_error:.2g}"
         if self.line:
-            told["line to the other"] = f"rises {_text(self.barrier)} above the two solutions"
+            told["line to the other"] = f"rises {brief(self.barrier)} above the two solutions"
         if at.undefined:
             told["undefined"] = f"{at.undefined} points have no finite loss"
         return told | {f"note {number}": text for number, text in enumerate(self.notes, start=1)}
 
     def __str__(self) -> str:
         return columns(self.told())
-
-
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
 
 
 def landscape(
@@ -180,7 +177,7 @@ def landscape(
     """
     _check(grid, span, samples)
     arch, known = _named(what)
-    home = Path(folder) if folder is not None else new_study_folder("landscape", arch.space, seed)
+    home = Path(folder) if folder is not None else new_folder("landscape", arch.space, seed=seed)
     device = str(find_device(device, measured=True))
     again = partial(train, resume=True, tensorboard=False, machine=MachineSettings(device), on_event=on_event)
     first = known or _usable(

@@ -34,15 +34,15 @@ from initio.report.page import (
     Value,
 )
 from initio.runs.evaluate import ModelEvaluation
-from initio.runs.folder import option_words, typed
-from initio.runs.models import TrainedModel, TrainPlan
-from initio.runs.solution import NAMES, SolveResult
+from initio.runs.folders.model import TrainedModel, TrainPlan
+from initio.runs.folders.run import option_words, typed
+from initio.runs.folders.solution import NAMES, SolveResult
 from initio.runs.subjects import Subject, Surroundings, read_folder
 from initio.searches import SearchResult, SearchStep, Trained
 
 if TYPE_CHECKING:
     from initio.runs.convergence import ConvergenceCurve, ConvergenceResult
-    from initio.runs.ensembles import Ensemble
+    from initio.runs.folders.ensemble import Ensemble
 
 
 # --- sections: what a subject holds, or None ------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from initio.data.sources import has_size, load_parts, located
 from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
 from initio.records import Architecture, decode
 from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
-from initio.runs.folder import RunFolder, RunPlan
+from initio.runs.folders.run import RunFolder, RunPlan
 from initio.scores.table import ScoreTable
 from initio.searches import SEARCHES, Budget, Limits, Problem, Restarts, Search, SearchResult, drive, find_search
 from initio.searches.base import OnStep, SearchStep

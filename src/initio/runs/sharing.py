@@ -8,19 +8,19 @@ on disk as soon as it is judged, so that a diagnosis that was killed goes on wit
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, cast
 
 from initio.errors import InputError
-from initio.records import decode, encode, load_json, to_json
+from initio.records import decode, to_json
 from initio.report.sharing import SharedCell, SharingResult, save_sharing
-from initio.runs.folder import RunFolder
+from initio.runs.folders.base import add_record, read_lines, write_record
+from initio.runs.folders.run import RunFolder
 from initio.runs.search import make_problem, make_search
-from initio.system.files import add_line, whole_lines, write_text
 from initio.tables import open_table
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def sharing(
         spearman=float(spearmanr(shared, alone).statistic) if varied else None,
         kendall=float(kendalltau(shared, alone).statistic) if varied else None,
     )
-    write_text(home / "sharing.json", to_json(result, indent=2) + "\n")
+    write_record(home / "sharing.json", result)
     for suffix in ("svg", "png"):
         save_sharing(result, home / f"sharing.{suffix}")
     journal.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ def _compared(
     if not at.examples.validated:
         raise InputError(f"{search.name} held nothing out: there is nothing to judge cells on, so ask for 0 cells")
     batches = list(at.held_out(0, -(-samples // at.settings.batch_size), 4))
-    before: list[SharedCell] = [decode(SharedCell, load_json(line, str(journal))) for line in whole_lines(journal)]
+    before: list[SharedCell] = read_lines(journal, partial(decode, SharedCell))
     judged = {cell.notation: cell for cell in before}
     rng, found = Random(f"sharing {seed}"), dict[str, SharedCell]()
     column, pool = table.report.columns[0], table.architectures
@@ -140,7 +140,7 @@ def _compared(
         if notation not in judged:
             shared = at.accuracy(Blend.path(at.space, arch), batches)
             judged[notation] = SharedCell(notation, shared, table.report(arch)[column])
-            add_line(journal, json.dumps(encode(judged[notation])))
+            add_record(journal, judged[notation])
         found[notation] = judged[notation]
         on_done("cells", len(found), count)
     return list(found.values())

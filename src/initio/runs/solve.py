@@ -2,18 +2,6 @@
 
 Stage after stage writes what it found into the run's folder; a run that was killed goes on from there, and the time
 that it had used counts.
-
-| file          | what                                                                              |
-|---------------|-----------------------------------------------------------------------------------|
-| `solve.json`  | all that the verb was asked, written first                                        |
-| `clock.txt`   | seconds of work so far, noted every few seconds                                   |
-| `data.json`   | what was seen of the data                                                         |
-| `linear.json` | the linear classifier's accuracy                                                  |
-| `design.json` | space, method, input size, width, depth, and the time that is left for them       |
-| `search/`     | the run that chose the cell                                                       |
-| `found/`      | the chosen network, trained, with its evaluation and its exports                  |
-| `resnet/`     | the ResNet of the same size, likewise                                             |
-| `README.md`, `solution.json` | what came out, for people and for programs; written last           |
 """
 
 from __future__ import annotations
@@ -23,28 +11,28 @@ import time
 from bisect import bisect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
 from pathlib import Path
 from random import Random
 from shlex import quote
-from typing import Any, TypeVar
+from typing import Any
 
 from initio.data import Dataset
 from initio.data.look import DataReport, look
 from initio.data.sources import has_size, located
 from initio.errors import Deadline, InputError
-from initio.records import Architecture, from_json, to_json
+from initio.records import Architecture
 from initio.runs.budget import Ending, Ticking
 from initio.runs.evaluate import evaluate
 from initio.runs.export import export
-from initio.runs.models import ModelFolder, TrainedModel
+from initio.runs.folders.base import unused, write_record
+from initio.runs.folders.model import ModelFolder, TrainedModel
+from initio.runs.folders.solution import NAMES, Design, HeldOutScore, SolveFolder, SolvePlan, SolveResult, load_solution
 from initio.runs.search import make_limits, search
-from initio.runs.solution import NAMES, Design, HeldOutScore, SolvePlan, SolveResult
 from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult, find_search
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
-from initio.system.files import add_line, read_text, whole_lines, write_text
+from initio.system.files import write_text
 from initio.system.leases import leased
 
 IMAGES, FEATURES = "nb201", "mlp-3"  # the spaces for images and for all else
@@ -69,7 +57,6 @@ ONNX = 10.0  # seconds that must be left to begin with it
 VALIDATION = 0.1
 
 OnEvent = Callable[[Any], None]
-T = TypeVar("T")
 
 
 def solve(
@@ -127,56 +114,6 @@ def resume_solve(folder: str | Path, *, began: float | None = None, on_event: On
     if not run.plan_path.is_file():
         raise InputError(f"{str(folder)!r} is not a run of `initio solve`: it has no solve.json")
     return _Solving(run, run.plan(), began, on_event).run()
-
-
-def load_solution(folder: str | Path) -> SolveResult:
-    """What came out of a finished run."""
-    run = SolveFolder(Path(folder))
-    if not run.solution_path.is_file():
-        raise InputError(
-            f"the run {str(folder)!r} is not finished: go on with `initio solve --resume {quote(str(folder))}`"
-        )
-    return from_json(SolveResult, read_text(run.solution_path), where=str(run.solution_path))
-
-
-class SolveFolder:
-    """A folder that `solve` writes to, stage by stage."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plan_path = folder / "solve.json"
-        self.clock_path = folder / "clock.txt"
-        self.solution_path = folder / "solution.json"
-
-    def start(self, plan: SolvePlan) -> None:
-        """A new run; an existing one is never overwritten."""
-        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            go_on = f", or go on with `initio solve --resume {quote(str(self.folder))}`" * self.plan_path.is_file()
-            raise InputError(f"{str(self.folder)!r} is not an empty folder: give another one{go_on}")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.plan_path, to_json(plan, indent=2) + "\n")
-
-    def plan(self) -> SolvePlan:
-        """What was asked."""
-        return from_json(SolvePlan, read_text(self.plan_path), where=str(self.plan_path))
-
-    def used(self) -> float:
-        """Seconds of work so far; a line that is no number was not written by us and counts nothing."""
-        noted = [line.decode(errors="replace") for line in whole_lines(self.clock_path)]
-        return max((float(line) for line in noted if line.replace(".", "", 1).isdecimal()), default=0.0)
-
-    def tick(self, seconds: float) -> None:
-        """Notes the seconds of all work so far."""
-        add_line(self.clock_path, f"{seconds:.3f}")
-
-    def stage(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
-        """What a stage found: read if it is there, else made and kept."""
-        path = self.folder / f"{name}.json"
-        if path.is_file():
-            return from_json(kind, read_text(path), where=str(path))
-        found = make()
-        write_text(path, to_json(found, indent=2) + "\n")
-        return found
 
 
 @dataclass(frozen=True)
@@ -251,7 +188,7 @@ class _Solving:
     def _linear(self, report: DataReport) -> HeldOutScore:
         """On the images as they are if they are small, else on small copies of them."""
         from initio.analysis.classification import judge
-        from initio.analysis.linear import linear_logits
+        from initio.analysis.linear_classifier import linear_logits
 
         pixels = None if report.small(PHOTO) else SEARCHED
         _, learned, test = self.look(self._spec(report, pixels))
@@ -441,7 +378,7 @@ class _Solving:
             notes=tuple(notes),
         )
         write_text(self.kept.folder / "README.md", solution.markdown())
-        write_text(self.kept.solution_path, to_json(solution, indent=2) + "\n")
+        write_record(self.kept.solution_path, solution)
         return solution
 
     def _export(self, name: str, model: TrainedModel, deadline: Deadline, notes: list[str]) -> tuple[str, ...]:
@@ -472,6 +409,4 @@ def _typical(space: Space) -> tuple[Architecture, list[tuple[int, int]]]:
 
 def new_solve_folder(data: str) -> Path:
     """The folder below `runs` of a run for which none was named."""
-    stem = Path("runs", f"solve-{Path(data).stem or 'data'}")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())
+    return unused(f"solve-{Path(data).stem or 'data'}")

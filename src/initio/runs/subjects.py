@@ -16,12 +16,11 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.report import Cell, is_drawable
-from initio.runs.ensembles import Ensemble, load_ensemble
 from initio.runs.evaluate import ModelEvaluation, load_evaluation
-from initio.runs.folder import RunFolder, RunPlan
-from initio.runs.models import ModelFolder, TrainedModel, load_model
-from initio.runs.solution import SolvePlan, SolveResult
-from initio.runs.solve import SolveFolder, load_solution
+from initio.runs.folders.ensemble import Ensemble, load_ensemble
+from initio.runs.folders.model import ModelFolder, TrainedModel, load_model
+from initio.runs.folders.run import RunFolder, RunPlan
+from initio.runs.folders.solution import SolveFolder, SolvePlan, SolveResult, load_solution
 from initio.scores.read import read_all, read_table
 from initio.scores.store import Store, find_store
 from initio.scores.table import ScoreTable

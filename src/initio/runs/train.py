@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initio.data import Dataset, Noise
 from initio.data.sources import load_parts, located
 from initio.errors import Deadline, InputError
-from initio.records import Architecture, decode, encode, to_json
-from initio.runs.folder import RunFolder, find_architecture
-from initio.runs.models import WHICH, ModelFolder, TrainedModel, TrainOutcome, TrainPlan
+from initio.records import Architecture, decode, encode
+from initio.runs.folders.base import new_folder, write_record
+from initio.runs.folders.model import WHICH, ModelFolder, TrainedModel, TrainOutcome, TrainPlan
+from initio.runs.folders.run import RunFolder, find_architecture
 from initio.searches.driver import versions
 from initio.searches.result import SearchResult
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
@@ -96,25 +96,25 @@ def train(
     if isinstance(data or searched, str):
         name = located(str(data or searched))
     plan = TrainPlan(
-        arch,
-        name,
-        recipe.name,
-        asdict(recipe),
-        network,
-        seed,
-        asdict(machine),
-        examples_of(learned, recipe, seed, workers=machine.workers).fingerprint,
-        tested,
-        source,
-        searched,
-        learned.scale,
-        learned.mean,
-        learned.std,
-        learned.class_names,
-        skip_bad,
-        versions(),
+        architecture=arch,
+        data=name,
+        recipe=recipe.name,
+        settings=asdict(recipe),
+        network=network,
+        seed=seed,
+        machine=asdict(machine),
+        fingerprint=examples_of(learned, recipe, seed, workers=machine.workers).fingerprint,
+        tested=tested,
+        source=source,
+        searched=searched,
+        scale=learned.scale,
+        mean=learned.mean,
+        std=learned.std,
+        class_names=learned.class_names,
+        skip_bad=skip_bad,
+        versions=versions(),
     )
-    path = new_model_folder(arch, seed) if folder is None else Path(folder)
+    path = new_folder("train", arch.space, seed=seed) if folder is None else Path(folder)
     kept = ModelFolder(path)
     if resume and kept.plan_path.is_file():
         _same(kept.plan(), plan)
@@ -259,7 +259,7 @@ class _Keeper:
             weights=weights,
             parameters=parameters,
         )
-        write_text(self.kept.outcome_path, to_json(outcome, indent=2) + "\n")
+        write_record(self.kept.outcome_path, outcome)
         self.kept.checkpoint_path.unlink(missing_ok=True)
 
 
@@ -379,11 +379,3 @@ def _identity(plan: TrainPlan) -> str:
     decides = ("architecture", "settings", "network", "seed", "fingerprint")
     found = {name: encode(getattr(plan, name)) for name in decides}
     return json.dumps(found | {"torch": version("torch")})
-
-
-def new_model_folder(arch: Architecture, seed: int) -> Path:
-    """The folder below `runs` of a training for which none was named."""
-    space = arch.space.rpartition(":")[2].lower()
-    stem = Path("runs", f"train-{space}-seed{seed}")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())

@@ -133,13 +133,7 @@ class QuerySearch(Search[Trained]):
                 break
             repeats = 0
             if recorded:
-                step = recorded.popleft()
-                if step.query != query:
-                    raise InputError(
-                        f"query {step.number} of the run differs from what the search asks now: "
-                        f"the data, the scores or the code have changed, start the search again"
-                    )
-                answer = ledger.add(step)
+                answer = ledger.add(_replayed(recorded.popleft(), query))
             else:
                 try:
                     seen = self._seen(problem, query, ledger, evaluate)
@@ -241,6 +235,16 @@ class Ledger:
         if best.value is None:
             raise InputError(f"none of the {len(self.steps)} trainings has a value: {best.flag}")
         return best.architecture
+
+
+def _replayed(step: Trained, query: Query) -> Trained:
+    """The recorded step, which must be the answer to this query."""
+    if step.query != query:
+        raise InputError(
+            f"query {step.number} of the run differs from what the search asks now: "
+            f"the data, the scores or the code have changed, start the search again"
+        )
+    return step
 
 
 def _who_answers(problem: Problem, method: str) -> tuple[Evaluate, Budget]:

@@ -127,17 +127,14 @@ class _Trainer:
     def epoch(self, epoch: int, *, validate: bool) -> TrainedEpoch:
         """All training samples once; `epoch` counts from 0 and decides every random number."""
         machine, settings = self.machine, self.settings
-        own = (machine.rank,) * (
-            machine.world > 1
-        )  # each process changes its share of a batch by random numbers of its own
+        own = (machine.rank,) * (machine.world > 1)  # each process changes its share by random numbers of its own
         order = torch.from_numpy(generator(self.seed, ORDER, epoch).permutation(len(self.examples)))
         whole = order.tensor_split(self.batches)
         groups = [group[machine.rank :: machine.world] for group in whole]
         noise = generator(self.seed, AUGMENT, epoch, *own)
         layers = int(generator(self.seed, LAYERS, epoch, *own).integers(2**62))
         augment = augmentation(settings, self.examples.shape)
-        sums, total, waited, lr = _EpochSums(), settings.epochs * self.batches, 0.0, settings.lr
-        previous = self.history[-1].validation if self.history else None
+        sums, waited, lr = _EpochSums(), 0.0, settings.lr
         drop_paths(self.network, settings, epoch)
         begin = asked = time.perf_counter()
         self.wrapped.train()
@@ -154,26 +151,31 @@ class _Trainer:
                 loss, outputs = self._update(x, y, len(y) * machine.world / len(whole[batch]))
             if not math.isfinite(sums.add(machine, loss, outputs, y)):
                 raise _DivergedError(f"the loss is not finite in epoch {epoch + 1}, update {batch + 1}")
-            now = time.perf_counter()
-            self.on_progress(
-                TrainingProgress(
-                    epoch=epoch + 1,
-                    epochs=settings.epochs,
-                    batch=batch + 1,
-                    batches=self.batches,
-                    loss=sums.loss / sums.seen,
-                    accuracy=100 * sums.correct / sums.seen,
-                    seconds=now - self.start,
-                    left=(now - begin) / (batch + 1) * (total - step - 1),
-                    validation=previous,
-                )
-            )
+            self._tell(step, sums, begin)
             asked = time.perf_counter()
         spent = time.perf_counter() - begin
         loss_held_out, accuracy = self.validate() if validate else (None, None)
         trained, right = sums.loss / sums.seen, 100 * sums.correct / sums.seen
         seconds = time.perf_counter() - self.start
         return TrainedEpoch(epoch + 1, trained, right, lr, seconds, waited / spent, loss_held_out, accuracy)
+
+    def _tell(self, step: int, sums: _EpochSums, begin: float) -> None:
+        """How far the training is after this update of an epoch that began then."""
+        (epoch, batch), now = divmod(step, self.batches), time.perf_counter()
+        previous = self.history[-1].validation if self.history else None
+        self.on_progress(
+            TrainingProgress(
+                epoch=epoch + 1,
+                epochs=self.settings.epochs,
+                batch=batch + 1,
+                batches=self.batches,
+                loss=sums.loss / sums.seen,
+                accuracy=100 * sums.correct / sums.seen,
+                seconds=now - self.start,
+                left=(now - begin) / (batch + 1) * (self.settings.epochs * self.batches - step - 1),
+                validation=previous,
+            )
+        )
 
     def _update(self, x: Tensor, y: Tensor, share: float) -> tuple[float, Tensor]:
         """One update; gradients are averaged over processes, so each is weighted: `share` is 1 if all have as much."""

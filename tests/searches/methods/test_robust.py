@@ -12,7 +12,7 @@ from initio.scores.table import ScoreTable
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.robust import LISTED, Robust, in_doubt
-from initio.searches.models.gaussian_process import NOTHING, SHARP
+from initio.searches.models.model_average import NOTHING, SHARP
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
 

@@ -35,7 +35,7 @@ from initio.errors import InputError, at_least
 from initio.records import Architecture, Query
 from initio.scores.table import ScoreTable
 from initio.searches.models.encoding import WAYS, Encoder, one_hot
-from initio.searches.models.gaussian_process import (
+from initio.searches.models.model_average import (
     HYPOTHESES,
     NOTHING,
     SHARP,

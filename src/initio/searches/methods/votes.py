@@ -40,7 +40,7 @@ from initio.errors import InputError, at_least, positive
 from initio.records import Architecture, Batch, Cost
 from initio.searches.base import Search, SearchRun, SearchStep, in_order
 from initio.searches.models.additive import Sums, design, open_decisions, regress
-from initio.searches.models.gaussian_process import gaussianised
+from initio.searches.models.model_average import gaussianised
 from initio.searches.problem import Problem
 from initio.searches.restarts import Finalist, Restarts, of_kind
 

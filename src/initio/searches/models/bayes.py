@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from initio.errors import InputError
-from initio.searches.models.gaussian_process import expected_improvement as improvement_on
+from initio.searches.models.model_average import expected_improvement as improvement_on
 
 Point = tuple[float, ...]
 

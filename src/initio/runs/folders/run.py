@@ -17,25 +17,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, encode, from_json, load_json, to_json
+from initio.records import Architecture, Scalar, decode, from_json, to_json
 from initio.runs.budget import TrainingSizes
-from initio.runs.models import ModelFolder
+from initio.runs.folders.base import add_record, read_lines, read_record, write_record
+from initio.runs.folders.model import ModelFolder
 from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
 from initio.spaces import NetworkSettings, Space, get_space, parse
-from initio.system.files import add_line, fresh_folder, read_text, whole_lines, write_text
+from initio.system.files import fresh_folder, read_text, write_text
 
 R = TypeVar("R")
 NONE: Mapping[Scalar, str] = {None: "none"}  # as it is typed
@@ -142,12 +141,12 @@ class RunFolder:
 
     def plan(self) -> RunPlan:
         """What was asked, as `start` wrote it; the search has the name of today."""
-        plan = from_json(RunPlan, read_text(self.plan_path), where=str(self.plan_path))
+        plan = read_record(RunPlan, self.plan_path)
         return replace(plan, method=name_today(plan.method, plan.settings))
 
     def steps(self, kinds: Sequence[type[SearchStep]]) -> list[SearchStep]:
         """The steps so far; a last line that a crash left half-written is cut off."""
-        return _read_lines(self.steps_path, lambda data: decode_step(kinds, data))
+        return read_lines(self.steps_path, lambda data: decode_step(kinds, data))
 
     def restart(self) -> list[SearchStep]:
         """Forgets the steps so far."""
@@ -157,40 +156,40 @@ class RunFolder:
 
     def append(self, step: SearchStep, seconds: float) -> None:
         """Adds a step, and the seconds of all work up to it; they are on disk when this returns."""
-        _add(self.steps_path, encode_step(step))
-        _add(self.clock_path, encode(Clock(seconds)))
+        add_record(self.steps_path, encode_step(step))
+        add_record(self.clock_path, Clock(seconds))
 
     def tick(self, seconds: float) -> None:
         """Notes the seconds of all work so far, between two steps."""
-        _add(self.ticks_path, encode(Clock(seconds)))
+        add_record(self.ticks_path, Clock(seconds))
 
     def sizes(self) -> TrainingSizes | None:
         """What was decided to fit into the run's time, if that was decided."""
         if not self.sizes_path.is_file():
             return None
-        return from_json(TrainingSizes, read_text(self.sizes_path), where=str(self.sizes_path))
+        return read_record(TrainingSizes, self.sizes_path)
 
     def write_sizes(self, sizes: TrainingSizes) -> None:
         """Keeps what was decided: a run that goes on keeps to it."""
-        write_text(self.sizes_path, to_json(sizes, indent=2) + "\n")
+        write_record(self.sizes_path, sizes)
 
     def clock(self) -> list[float]:
         """Seconds of all work up to each step."""
-        return [clock.seconds for clock in _read_lines(self.clock_path, partial(decode, Clock))]
+        return [clock.seconds for clock in read_lines(self.clock_path, partial(decode, Clock))]
 
     def seconds(self) -> float:
         """Of all work up to the last step, or the last note of a run that has a budget of time; 0 if there is none."""
-        ticks = [clock.seconds for clock in _read_lines(self.ticks_path, partial(decode, Clock))]
+        ticks = [clock.seconds for clock in read_lines(self.ticks_path, partial(decode, Clock))]
         return max([*self.clock(), *ticks], default=0.0)
 
     def latencies(self) -> dict[Architecture, float]:
         """Seconds of a forward pass of each architecture that was timed."""
-        timed = _read_lines(self.latency_path, partial(decode, TimedNetwork))
+        timed = read_lines(self.latency_path, partial(decode, TimedNetwork))
         return {network.architecture: network.seconds for network in timed}
 
     def add_latency(self, arch: Architecture, seconds: float) -> None:
         """Adds a time; it is on disk when this returns."""
-        _add(self.latency_path, encode(TimedNetwork(arch, seconds)))
+        add_record(self.latency_path, TimedNetwork(arch, seconds))
 
     def finish(self, result: SearchResult, space: Space | None = None) -> None:
         """Writes the result, the notation and the pictures; `result.json` comes last and says that all is there."""
@@ -201,7 +200,7 @@ class RunFolder:
         cells = home.cells(result.best)
         for suffix in ("svg", "png") * is_drawable(cells):
             save_picture(cells, self.folder / f"cell.{suffix}")
-        write_text(self.result_path, to_json(result, indent=2) + "\n")
+        write_record(self.result_path, result)
 
     def result(self) -> SearchResult:
         """What was chosen; an unfinished run says how to finish it."""
@@ -210,7 +209,7 @@ class RunFolder:
                 f"the run {str(self.folder)!r} is not finished: "
                 f"go on with `initio search --resume {quote(str(self.folder))}`"
             )
-        return from_json(SearchResult, read_text(self.result_path), where=str(self.result_path))
+        return read_record(SearchResult, self.result_path)
 
 
 def option_words(values: Mapping[str, Scalar]) -> str:
@@ -272,27 +271,3 @@ def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
 def classes_of(result: SearchResult | None) -> int:
     """Of the data that a run searched on; the usual number where there is no run or it knows of none."""
     return (result.facts.classes if result else None) or NetworkSettings.classes
-
-
-def new_folder(space: str, method: str, seed: int) -> Path:
-    """The folder below `runs` of a run for which none was named; a part of one's own is called by its class."""
-    names = (name.rpartition(":")[2].lower() for name in (space, method))
-    stem = Path("runs", "-".join([*names, f"seed{seed}"]))
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())
-
-
-def _read_lines(path: Path, read: Callable[[Any], R]) -> list[R]:
-    """The records of a file; a last line that a crash left half-written is cut off."""
-    found = []
-    for number, line in enumerate(whole_lines(path), start=1):
-        where = f"line {number} of {str(path)!r}"
-        try:
-            found.append(read(load_json(line, where)))
-        except InputError as error:
-            raise InputError(f"{where} is damaged: {error}") from None
-    return found
-
-
-def _add(path: Path, data: Any) -> None:
-    add_line(path, json.dumps(data, allow_nan=False))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from initio.searches.models.gaussian_process import (
+from initio.searches.models.model_average import (
     BROAD,
     FLAT,
     HYPOTHESES,

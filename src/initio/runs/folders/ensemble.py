@@ -26,13 +26,13 @@ import numpy as np
 from initio.analysis.ensembles import CorruptedErrors, EnsembleJudgement, by_corruption
 from initio.data.draw import generator
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, from_json
+from initio.records import Architecture, Scalar
 from initio.runs.evaluate import kept_aside
-from initio.runs.folder import option_words
-from initio.runs.models import TrainedModel, load_model
+from initio.runs.folders.base import read_record
+from initio.runs.folders.model import TrainedModel, load_model
+from initio.runs.folders.run import option_words
 from initio.searches.ensembles import Candidate, DeltaBy, Sampling
 from initio.spaces import get_space
-from initio.system.files import read_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -208,11 +208,11 @@ class EnsembleFolder:
 
     def plan(self) -> EnsemblePlan:
         """What was asked."""
-        return from_json(EnsemblePlan, read_text(self.plan_path), where=str(self.plan_path))
+        return read_record(EnsemblePlan, self.plan_path)
 
     def choice(self) -> Choice:
         """The members."""
-        return from_json(Choice, read_text(self.choice_path), where=str(self.choice_path))
+        return read_record(Choice, self.choice_path)
 
     def outcome(self) -> EnsembleOutcome:
         """What came out."""
@@ -221,7 +221,7 @@ class EnsembleFolder:
                 f"the ensemble {str(self.folder)!r} is not finished: "
                 f"go on with `initio ensemble --resume {quote(str(self.folder))}`"
             )
-        return from_json(EnsembleOutcome, read_text(self.result_path), where=str(self.result_path))
+        return read_record(EnsembleOutcome, self.result_path)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,36 @@
-"""What `initio solve` was asked, decided and found: records, and the page that explains them."""
+"""The folder of `initio solve`: what it was asked, decided and found, and the page that explains them.
+
+| file          | what                                                                              |
+|---------------|-----------------------------------------------------------------------------------|
+| `solve.json`  | all that the verb was asked, written first                                        |
+| `clock.txt`   | seconds of work so far, noted every few seconds                                   |
+| `data.json`   | what was seen of the data                                                         |
+| `linear.json` | the linear classifier's accuracy                                                  |
+| `design.json` | space, method, input size, width, depth, and the time that is left for them       |
+| `search/`     | the run that chose the cell                                                       |
+| `found/`      | the chosen network, trained, with its evaluation and its exports                  |
+| `resnet/`     | the ResNet of the same size, likewise                                             |
+| `README.md`, `solution.json` | what came out, for people and for programs; written last           |
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from pathlib import Path
+from shlex import quote
+from typing import ClassVar, TypeVar
 
 from initio.data.look import DataReport
+from initio.errors import InputError
 from initio.records import Scalar
 from initio.report.terminal import columns
-from initio.runs.folder import option_words
+from initio.runs.folders.base import read_record, write_record
+from initio.runs.folders.run import option_words
 from initio.searches.limits import Limits
+from initio.system.files import add_line, fresh_folder, whole_lines
+
+T = TypeVar("T")
 
 NAMES = {"found": "found network", "resnet": "ResNet of the same size", "linear": "linear classifier"}
 
@@ -205,3 +226,51 @@ def verdict(name: str, found: HeldOutScore, other: HeldOutScore) -> str:
     if gain == 0:
         return f"the found network does not beat the {name}: they have the same accuracy"
     return f"the found network does not beat the {name}: {-gain:.2f} points less{chance}"
+
+
+class SolveFolder:
+    """A folder that `solve` writes to, stage by stage."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan_path = folder / "solve.json"
+        self.clock_path = folder / "clock.txt"
+        self.solution_path = folder / "solution.json"
+
+    def start(self, plan: SolvePlan) -> None:
+        """A new run; an existing one is never overwritten."""
+        go_on = f", or go on with `initio solve --resume {quote(str(self.folder))}`" * self.plan_path.is_file()
+        fresh_folder(self.folder, go_on)
+        write_record(self.plan_path, plan)
+
+    def plan(self) -> SolvePlan:
+        """What was asked."""
+        return read_record(SolvePlan, self.plan_path)
+
+    def used(self) -> float:
+        """Seconds of work so far; a line that is no number was not written by us and counts nothing."""
+        noted = [line.decode(errors="replace") for line in whole_lines(self.clock_path)]
+        return max((float(line) for line in noted if line.replace(".", "", 1).isdecimal()), default=0.0)
+
+    def tick(self, seconds: float) -> None:
+        """Notes the seconds of all work so far."""
+        add_line(self.clock_path, f"{seconds:.3f}")
+
+    def stage(self, name: str, kind: type[T], make: Callable[[], T]) -> T:
+        """What a stage found: read if it is there, else made and kept."""
+        path = self.folder / f"{name}.json"
+        if path.is_file():
+            return read_record(kind, path)
+        found = make()
+        write_record(path, found)
+        return found
+
+
+def load_solution(folder: str | Path) -> SolveResult:
+    """What came out of a finished run."""
+    run = SolveFolder(Path(folder))
+    if not run.solution_path.is_file():
+        raise InputError(
+            f"the run {str(folder)!r} is not finished: go on with `initio solve --resume {quote(str(folder))}`"
+        )
+    return read_record(SolveResult, run.solution_path)

@@ -9,17 +9,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from initio.errors import InputError
-from initio.records import decode, encode, from_json, load_json, to_json
+from initio.records import decode, encode
+from initio.runs.folders.base import add_record, read_lines, read_record, write_record
 from initio.system.executors import DEATHS, LostTasksError, executor_for
-from initio.system.files import add_line, read_text, whole_lines, write_text
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -48,9 +46,9 @@ class StudyFolder:
             if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
                 raise InputError(f"{str(self.folder)!r} holds something else than a study: give another folder")
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_text(self.plan_path, to_json(plan, indent=2) + "\n")
+            write_record(self.plan_path, plan)
             return
-        before = from_json(type(plan), read_text(self.plan_path), where=str(self.plan_path))
+        before = read_record(type(plan), self.plan_path)
         for item in fields(plan):
             was, now = getattr(before, item.name), getattr(plan, item.name)
             if item.compare and was != now:
@@ -73,14 +71,12 @@ class StudyFolder:
         """What `work` answers to every task, in order; what is on disk already is not asked again."""
         path = self.folder / f"{name}.jsonl"
         found: dict[int, Answer] = {}
-        for line in whole_lines(path):
-            data = load_json(line, str(path))
-            found[data.pop("task")] = decode(record, data)
+        found.update(read_lines(path, lambda data: (data.pop("task"), decode(record, data))))
         waiting = [number for number in range(len(tasks)) if number not in found]
         on_done(len(found), len(tasks))
 
         def keep(place: int, answer: Answer) -> None:
-            add_line(path, json.dumps({"task": waiting[place]} | encode(answer), allow_nan=False))
+            add_record(path, {"task": waiting[place]} | encode(answer))
             found[waiting[place]] = answer
             on_done(len(found), len(tasks))
 
@@ -97,15 +93,8 @@ class StudyFolder:
         """What it came to."""
         if not self.result_path.is_file():
             raise InputError(f"the study in {str(self.folder)!r} is not finished: ask the same again, and it goes on")
-        return from_json(kind, read_text(self.result_path), where=str(self.result_path))
+        return read_record(kind, self.result_path)
 
     def finish(self, result: Any) -> None:
         """Writes the result; it comes last and says that all is there."""
-        write_text(self.result_path, to_json(result, indent=2) + "\n")
-
-
-def new_study_folder(study: str, space: str, seed: int) -> Path:
-    """The folder below `runs` of a study for which none was named."""
-    stem = Path("runs", f"{study}-{space.rpartition(':')[2].lower()}-seed{seed}")
-    numbered = (stem.with_name(f"{stem.name}-{number}") for number in count(2))
-    return next(folder for folder in chain([stem], numbered) if not folder.exists())
+        write_record(self.result_path, result)

@@ -19,15 +19,17 @@ from __future__ import annotations
 import hashlib
 import io
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, from_json, load_json, to_json
+from initio.records import Architecture, Scalar, decode, to_json
 from initio.report.terminal import columns
+from initio.runs.folders.base import read_lines, read_record
 from initio.spaces import NetworkSettings, Space, get_space
-from initio.system.files import fresh_folder, read_text, whole_file, whole_lines, write_text
+from initio.system.files import fresh_folder, whole_file, write_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -133,7 +135,7 @@ class ModelFolder:
 
     def plan(self) -> TrainPlan:
         """What was asked, as `start` wrote it."""
-        return from_json(TrainPlan, read_text(self.plan_path), where=str(self.plan_path))
+        return read_record(TrainPlan, self.plan_path)
 
     def outcome(self) -> TrainOutcome:
         """What came out; an unfinished training says how to finish it."""
@@ -142,14 +144,13 @@ class ModelFolder:
                 f"the training {str(self.folder)!r} is not finished: "
                 f"go on with `initio train --resume {quote(str(self.folder))}`"
             )
-        return from_json(TrainOutcome, read_text(self.outcome_path), where=str(self.outcome_path))
+        return read_record(TrainOutcome, self.outcome_path)
 
     def epochs(self) -> tuple[TrainedEpoch, ...]:
         """The epochs so far."""
         from initio.training import TrainedEpoch
 
-        lines = whole_lines(self.epochs_path)
-        return tuple(decode(TrainedEpoch, load_json(line, str(self.epochs_path))) for line in lines)
+        return tuple(read_lines(self.epochs_path, partial(decode, TrainedEpoch)))
 
     def weights_path(self, which: Which) -> Path:
         """Where a state dict is."""
