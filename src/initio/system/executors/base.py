@@ -10,7 +10,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures import Executor as Pool
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from initio.errors import InputError
@@ -196,5 +195,8 @@ def relay(source: Any, answer: Callable[[Any], Answer], by: Pool | None = None) 
         else:
             target.set_result(result)
 
-    source.add_done_callback(end if by is None else partial(by.submit, end))
+    if by is None:
+        source.add_done_callback(end)
+    else:
+        source.add_done_callback(lambda ended: by.submit(end, ended))
     return target
