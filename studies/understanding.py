@@ -44,7 +44,7 @@ PREDICTED = ("darts_v2", "snas")  # cells that the surrogate knows
 RATES = (0.0025, 0.025, 0.25)
 WIRINGS = ("adapted", "C0", "C1")  # from wide to narrow; C1 is the narrowest of
 N = 13  # random ones
-LEARNED, TESTED, PIXELS = 2000, 2000, 16  # of CIFAR-10
+LEARNED, TESTED, PIXELS = 1000, 2000, 16  # of CIFAR-10
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("part", choices=parts)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--train", help="what networks learn; by default a part of CIFAR-10 at 16x16 pixels")
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--channels", type=int, default=4)
     parser.add_argument("--cells", type=int, default=5)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])

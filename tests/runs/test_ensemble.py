@@ -256,7 +256,11 @@ def test_attacks_on_members_and_on_all(
     monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
     assert main(["attack", str(made), "--attack", "fgsm", "autoattack", "--samples", "10"]) == 0
     assert "autoattack  all together" in capsys.readouterr().out
-    found = initio.attack(made, ("fgsm", "pgd"), samples=40)
+    told: list[tuple[int, int]] = []
+    found = initio.attack(made, ("fgsm", "pgd"), samples=40, on_pass=lambda _, done, total: told.append((done, total)))
+    most = (1 + 40) * (2 + 3)  # of two members, and of both inside their mean and the mean itself
+    assert told == sorted(told)
+    assert told[-1] == (most, most)
     assert [(each.attack, each.on) for each in found.rounds] == [
         (attack, on) for attack in ("fgsm", "pgd") for on in ("1", "2", "all")
     ]

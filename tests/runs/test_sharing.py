@@ -15,7 +15,7 @@ from initio.networks.shared import Blend
 from initio.runs.sharing import dominant, sharing
 from initio.searches.oneshot import SharedTraining
 from initio.training.examples import Pair
-from tests.runs.test_compare import everything
+from tests.runs.test_bench import everything
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ class AttackCommand:
         from initio.runs.attack import attack
 
         with Reporter() as told:
-            result = attack(self.trained, self.attack, samples=self.samples, seed=self.seed, on_round=told.show)
+            result = attack(self.trained, self.attack, samples=self.samples, seed=self.seed, on_pass=told.show)
         if self.json:
             print_json(result)
             return

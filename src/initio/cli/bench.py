@@ -162,7 +162,7 @@ class BenchCommand:
                 own = {option: value for option, value in shared.items() if value is not None and option in has}
                 own |= self.settings
                 one = search(**{**self._of_space(search), **own})
-                ranked = [str(getattr(one, "metric", ""))] * ("metric" in has)  # also one that was not asked for
+                ranked = [str(one.settings()["metric"]) for _ in has & {"metric"}]  # also one that was not asked for
                 shown = [f"{option} = {value}" for option, value in own.items() if option != "metric"]
                 made[", ".join([name, *ranked, *shown])] = one
         if self.baselines:
@@ -188,7 +188,7 @@ class BenchCommand:
         if self.dataset != "c10" or self.epochs is not None:
             return found
         for search in searches.values():
-            metric, k = (str(getattr(search, name, "")) for name in ("metric", "k"))
+            metric, k = (str(search.settings().get(name, "")) for name in ("metric", "k"))
             for detail in (f"{metric}, {k}", metric, ""):
                 if row := PUBLISHED.get((self.table, search.name, detail)):
                     found.append(row)
@@ -215,7 +215,7 @@ class BenchCommand:
             limits.append(f"{budget.seconds:,.0f} s")
         which = f"{draws} draws of the" if draws else "no"
         validation, other = setup.open().validation, ""
-        full = [name for name, search in searches.items() if trains_fully(search)]
+        full = [name for name, search in searches.items() if search.trains_fully]
         if full and validation.epochs:
             other = f" ({'; '.join(full)}: {validation.epochs[-1]})"
         if any(search.learns for search in searches.values()):
@@ -229,17 +229,12 @@ class BenchCommand:
         )
 
 
-def trains_fully(search: Search[Any]) -> bool:
-    """Whether it asks for the longest trainings, whatever the length that the others ask for."""
-    return getattr(search, "length", 0) is None or getattr(search, "full", False)
-
-
 def controls(searches: Iterable[Search[Any]]) -> dict[str, Search[Any]]:
     """Random search with the k full trainings of those that rank first: what their ranking has to beat."""
     from initio.searches.methods.random_search import RandomSearch
 
-    counts = dict.fromkeys(getattr(search, "k", None) for search in searches if trains_fully(search))
-    return {f"random, k = {k}, full": RandomSearch(k, full=True) for k in counts if k}
+    counts = [search.settings().get("k") for search in searches if search.trains_fully]
+    return {f"random, k = {k}, full": RandomSearch(k, full=True) for k in counts if isinstance(k, int)}
 
 
 def unequal(rows: Sequence[Summary]) -> list[str]:

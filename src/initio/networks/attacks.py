@@ -109,6 +109,14 @@ def _autoattack(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds) -> Tenso
     return autoattack(model, x, y, bounds)
 
 
+def most_passes(name: str) -> int:
+    """Passes through the network that an attack takes at most, but for a few at its beginning and end."""
+    from initio.networks import autoattack
+
+    whole = autoattack.STEPS * (1 + 2 * autoattack.TARGETS) + autoattack.QUERIES
+    return {"fgsm": 1, "pgd": STEPS, "cw": SEARCHES * DESCENTS, "autoattack": whole}[name]
+
+
 ATTACKS: dict[str, Attack] = {"fgsm": fgsm, "pgd": pgd, "cw": cw, "autoattack": _autoattack}
 
 

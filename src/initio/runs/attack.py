@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from initio.networks.attacks import Bounds
 
 WHOLE = "all"
-OnRound = Callable[[str, int, int], None]
+OnPass = Callable[[str, int, int], None]
 ATTACKED = 90210  # stream of the samples that are attacked
 
 
@@ -89,7 +90,7 @@ def attack(
     samples: int = 100,
     seed: int = 0,
     save: bool = True,
-    on_round: OnRound = lambda task, done, total: None,
+    on_pass: OnPass = lambda task, done, total: None,
 ) -> AttackResult:
     """Attacks each member in turn and all together, and lets all answer; writes `attacks.json` into the folder.
 
@@ -99,7 +100,7 @@ def attack(
         samples: of those that were kept aside, drawn by the seed.
         seed: of the samples.
         save: write; without it nothing is written.
-        on_round: hears of each attack on each network.
+        on_pass: hears of each pass through a network, with the number of passes that all attacks take at most.
     """
     from initio.networks.attacks import ATTACKS, answers
 
@@ -114,15 +115,42 @@ def attack(
     together = networks[-1]
     rounds: list[AttackRound] = []
     named = [*(str(number) for number in range(1, len(networks))), WHOLE]
-    for name in attacks:
-        for on, network in zip(named, networks, strict=True):
-            on_round("attacks", len(rounds) + 1, len(attacks) * len(networks))
-            rounds.append(_round(name, on, network, together, x, y, bounds))
+    with _counted(networks, attacks, on_pass) as finish:
+        for name in attacks:
+            for on, network in zip(named, networks, strict=True):
+                rounds.append(_round(name, on, network, together, x, y, bounds))
+                finish()
     clean = 100 * float((answers(together, x) == y).double().mean())
     result = AttackResult(len(y), clean, tuple(rounds))
     if save:
         write_record(target.folder / "attacks.json", result)
     return result
+
+
+@contextmanager
+def _counted(networks: Sequence[nn.Module], attacks: Sequence[str], hear: OnPass) -> Iterator[Callable[[], None]]:
+    """Tells of every pass, also those inside of all together; gives what is to be called when a round has ended."""
+    from initio.networks.attacks import most_passes
+
+    inside = [1] * (len(networks) - 1) + [len(networks)]
+    ends = np.cumsum([most_passes(name) * passes for name in attacks for passes in inside]).tolist()
+    ended, done = 0, 0
+
+    def note(*_: object) -> None:
+        nonlocal done
+        done = min(done + 1, ends[ended])
+        hear("passes of attacks", done, ends[-1])
+
+    def finish() -> None:
+        nonlocal ended, done
+        ended, done = min(ended + 1, len(ends) - 1), ends[ended]
+
+    hooks = [network.register_forward_hook(note) for network in networks]
+    try:
+        yield finish
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _prepared(

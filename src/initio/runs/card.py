@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from initio.analysis.classification import LEVEL
+from initio.analysis.classification import LEVEL, Judgement
 from initio.networks.graphs import NetworkSettings
 from initio.records import Scalar
 from initio.report.cells import printable
@@ -43,6 +43,12 @@ class HeldOutCard:
     loss: float
     brier: float
     calibration_error: float
+
+    @classmethod
+    def of(cls, tested: str, found: Judgement, fingerprint: str = "") -> HeldOutCard:
+        """What is told of a judgement."""
+        names = ("samples", "accuracy", "low", "high", "loss", "brier", "calibration_error")
+        return cls(tested, fingerprint, **{name: getattr(found, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -141,12 +147,8 @@ class EnsembleCard:
 
 def ensemble_card(found: Ensemble, licence: str) -> EnsembleCard:
     """The card of a finished ensemble."""
-    whole, members = found.outcome.judgement.whole, found.members
-    test = HeldOutCard(
-        found.outcome.tested, "", whole.samples, whole.accuracy, whole.low, whole.high, whole.loss, whole.brier,
-        whole.calibration_error,
-    )  # fmt: skip
-    return EnsembleCard(licence, found.plan.method, test, tuple(make_card(m, "best", licence) for m in members))
+    test = HeldOutCard.of(found.outcome.tested, found.outcome.judgement.whole)
+    return EnsembleCard(licence, found.plan.method, test, tuple(make_card(m, "best", licence) for m in found.members))
 
 
 def make_card(trained: TrainedModel, which: Which, licence: str) -> ModelCard:
@@ -155,11 +157,7 @@ def make_card(trained: TrainedModel, which: Which, licence: str) -> ModelCard:
     how = trained.preprocessing
     seen, test = load_evaluation(trained.folder), None
     if seen is not None and seen.weights == trained.digest(which):
-        found = seen.judgement
-        test = HeldOutCard(
-            seen.tested, seen.fingerprint, found.samples, found.accuracy, found.low, found.high,
-            found.loss, found.brier, found.calibration_error,
-        )  # fmt: skip
+        test = HeldOutCard.of(seen.tested, seen.judgement, seen.fingerprint)
     epoch, validation = {"best": (outcome.epoch, outcome.accuracy), "last": (outcome.epochs, outcome.last)}[which]
     return ModelCard(
         licence=licence,

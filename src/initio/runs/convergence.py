@@ -171,18 +171,20 @@ def convergence(
     size = space.sizes.training
     recipe = make_recipe("plain", epochs=epochs, samples=samples, augment="auto", validation=0.0)
     plan = ConvergencePlan(
-        arch,
-        tuple(one.architecture for one in found),
-        tuple(one.name for one in found),
-        located(data),
-        tuple(rates),
-        {name: value for name, value in asdict(recipe).items() if name != "lr"},
-        space.resolve(NetworkSettings(channels or size.channels, cells or size.cells, learned.classes, learned.shape)),
-        examples_of(learned, recipe, seed).fingerprint,
-        seed,
-        n,
-        kind,
-        str(find_device(device)),
+        architecture=arch,
+        variants=tuple(one.architecture for one in found),
+        names=tuple(one.name for one in found),
+        data=located(data),
+        rates=tuple(rates),
+        settings={name: value for name, value in asdict(recipe).items() if name != "lr"},
+        network=space.resolve(
+            NetworkSettings(channels or size.channels, cells or size.cells, learned.classes, learned.shape)
+        ),
+        fingerprint=examples_of(learned, recipe, seed).fingerprint,
+        seed=seed,
+        drawn=n,
+        varied=kind,
+        device=str(find_device(device)),
     )
     study = StudyFolder(Path(folder) if folder is not None else new_folder("convergence", arch.space, seed=seed))
     study.begin(plan)

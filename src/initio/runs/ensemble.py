@@ -194,11 +194,19 @@ class _EnsembleWork:
         mode = posterior.mode
         compared = self._compared(posterior, estimates)
         choice = Choice(
-            compared[0].members, compared[0].loss, compared[0].delta, mode, estimates.loss([mode]),
-            tuple(tuple(row.tolist()) for row in posterior.marginals), tuple(posterior.entropies), tuple(compared),
-            len(estimates.known), tuple(sorted(set(range(at.examples.classes)) - set(labels.tolist()))), prior,
-            time.perf_counter() - began,
-        )  # fmt: skip
+            members=compared[0].members,
+            loss=compared[0].loss,
+            delta=compared[0].delta,
+            mode=mode,
+            mode_loss=estimates.loss([mode]),
+            marginals=tuple(tuple(row.tolist()) for row in posterior.marginals),
+            entropies=tuple(posterior.entropies),
+            compared=tuple(compared),
+            networks=len(estimates.known),
+            absent=tuple(sorted(set(range(at.examples.classes)) - set(labels.tolist()))),
+            prior=prior,
+            seconds=time.perf_counter() - began,
+        )
         if choice.absent:
             self.tell(f"the part that chooses has no sample of the classes {choice.absent}, which count for nothing")
         _draw(posterior, self.kept.folder / "posterior.png")

@@ -167,21 +167,21 @@ def explain(
     cost = space.cost(arch, size)
     gains = sorted((found.change(space, one) for one in found.near), key=lambda change: -change.gain)
     return Explanation(
-        arch,
-        space.format(arch),
-        _cells(space, arch),
-        cost.parameters,
-        cost.flops,
-        others,
-        found.metrics(),
-        found.bounds(),
-        found.place(),
-        _one_a_decision(gains),
-        _one_a_decision(gains[::-1]),
-        nearest(space, arch),
-        getattr(result, "method", None),
-        getattr(result, "why", None),
-        found.notes(),
+        architecture=arch,
+        notation=space.format(arch),
+        cells=_cells(space, arch),
+        parameters=cost.parameters,
+        flops=cost.flops,
+        others=others,
+        metrics=found.metrics(),
+        bounds=found.bounds(),
+        ranking=found.place(),
+        changes=_one_a_decision(gains),
+        worst=_one_a_decision(gains[::-1]),
+        nearest=nearest(space, arch),
+        method=getattr(result, "method", None),
+        why=getattr(result, "why", None),
+        notes=found.notes(),
     )
 
 

@@ -185,17 +185,17 @@ def landscape(
     )
     second = _second(to, first, home, again)
     plan = LandscapePlan(
-        str(first.folder.absolute()),
-        first.outcome.weights["last"],
-        data or first.plan.data,
-        samples,
-        seed,
-        grid,
-        span,
-        str(second.folder.absolute()) if second else None,
-        steps,
-        probes,
-        device,
+        trained=str(first.folder.absolute()),
+        weights=first.outcome.weights["last"],
+        data=data or first.plan.data,
+        samples=samples,
+        seed=seed,
+        grid=grid,
+        span=span,
+        other=str(second.folder.absolute()) if second else None,
+        steps=steps,
+        probes=probes,
+        device=device,
     )
     if second is not None and second.plan.used != first.plan.used:
         raise InputError("the two solutions are of different networks: train the same architecture in the same size")

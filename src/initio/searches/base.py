@@ -72,6 +72,11 @@ class Search(ABC, Generic[S]):
     def check(self, problem: Problem) -> None:
         """Refuses what it cannot search, with an `InputError`."""
 
+    @property
+    def trains_fully(self) -> bool:
+        """Whether it asks for the longest trainings, whatever the length that the others ask for."""
+        return False
+
     def network_size(self, space: Space) -> Size:
         """Of the networks that it looks at, where none is asked for."""
         return space.sizes.scoring

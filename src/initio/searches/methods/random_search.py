@@ -35,6 +35,11 @@ class RandomSearch(QuerySearch):
         if self.k is not None:
             at_least(self, k=1)
 
+    @property
+    def trains_fully(self) -> bool:
+        """If it is asked to."""
+        return self.full
+
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """Uniform over the pool without replacement; without a pool, new draws of the space."""
         rng, seen = Random(f"{self.name} {seed}"), set[Architecture]()

@@ -67,34 +67,61 @@ class Naswot(QuerySearch):
 
 
 @dataclass(frozen=True)
-class Knas(QuerySearch):
-    """KNAS (Xu et al., 2021; thesis 3.4): the top k by the mean of the gradients' Gram matrix, then the best trained.
-
-    As in the authors' code a pool of 500 is ranked, and networks with the same score (isomorphic cells) count once.
+class FullyTrained(QuerySearch):
+    """Trains the first k networks by one metric to their end, and takes the best.
 
     Args:
-        k: how many are trained; 20 in Eigen-NAS, Table 2.
+        k: how many are trained; 20 and 5 in Eigen-NAS, Table 2.
         sample: how many random architectures are ranked; None for all that have scores.
         length: epochs of their trainings; None for the longest there is.
     """
 
     k: int = 20
-    sample: int | None = 500
+    sample: int | None = None
     length: int | None = None
 
-    name: ClassVar[str] = "knas"
     needs_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self.k, self.sample)
 
-    def propose(self, problem: Problem, seed: int) -> Proposals:
-        """The first k networks."""
-        return train_fully(problem, seed, self.name, "knas", self.k, self.sample, self.length)
+    @property
+    def trains_fully(self) -> bool:
+        """As published, unless a length is given."""
+        return self.length is None
+
+    def first(self, problem: Problem, seed: int, metric: str) -> Proposals:
+        """The best of a random pool by this metric; of isomorphic architectures only one."""
+        length = self.length
+        if length is None and problem.epochs:
+            length = problem.epochs[-1]
+        networks: dict[Architecture, Query] = {}
+        for arch in ranking(problem, seed, self.name, metric, self.sample):
+            if len(networks) == self.k:
+                break
+            networks.setdefault(problem.space.canonical(arch), Query(arch, length))
+        yield from ask_all(list(networks.values()))
+        return None
 
 
 @dataclass(frozen=True)
-class EigenNas(QuerySearch):
+class Knas(FullyTrained):
+    """KNAS (Xu et al., 2021; thesis 3.4): the top k by the mean of the gradients' Gram matrix, then the best trained.
+
+    As in the authors' code a pool of 500 is ranked, and networks with the same score (isomorphic cells) count once.
+    """
+
+    sample: int | None = 500
+
+    name: ClassVar[str] = "knas"
+
+    def propose(self, problem: Problem, seed: int) -> Proposals:
+        """The first k networks."""
+        return self.first(problem, seed, "knas")
+
+
+@dataclass(frozen=True)
+class EigenNas(FullyTrained):
     """Eigen-NAS [Eigen, section 5.2]: the top k by the kernel's smallest eigenvalue, then the best trained.
 
     The paper ranks a random pool by the mean of the diagonal, an upper bound of λ_min: `metric="eigen", sample=500`,
@@ -103,26 +130,16 @@ class EigenNas(QuerySearch):
     eigenvalue has no size, and needs no small pool to be of use (docs/results/eigen-nas.md has both).
 
     Args:
-        k: how many are trained; 20 and 5 in Table 2.
-        sample: how many random architectures are ranked; None for all that have scores.
-        length: epochs of their trainings; None for the longest there is.
         metric: one of Initio's.
     """
 
-    k: int = 20
-    sample: int | None = None
-    length: int | None = None
     metric: str = "lambda_relative"
 
     name: ClassVar[str] = "eigen-nas"
-    needs_scores: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check(self.k, self.sample)
 
     def propose(self, problem: Problem, seed: int) -> Proposals:
         """The first k networks."""
-        return train_fully(problem, seed, self.name, self.metric, self.k, self.sample, self.length)
+        return self.first(problem, seed, self.metric)
 
 
 def best_first(
@@ -130,21 +147,6 @@ def best_first(
 ) -> Proposals:
     """Trains the k best of a random pool by one metric."""
     yield from ask_all([Query(arch) for arch in ranking(problem, seed, method, metric, sample, higher)[:k]])
-    return None
-
-
-def train_fully(
-    problem: Problem, seed: int, method: str, metric: str, k: int, sample: int | None, length: int | None
-) -> Proposals:
-    """Trains the k best networks of a random pool by one metric, of isomorphic architectures only one."""
-    if length is None and problem.epochs:
-        length = problem.epochs[-1]
-    networks: dict[Architecture, Query] = {}
-    for arch in ranking(problem, seed, method, metric, sample):
-        if len(networks) == k:
-            break
-        networks.setdefault(problem.space.canonical(arch), Query(arch, length))
-    yield from ask_all(list(networks.values()))
     return None
 
 
