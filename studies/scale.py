@@ -2,6 +2,7 @@
 
 python -m studies.scale stores --rows 1000000       insert, resume, query, export and copy, in SQLite and PostgreSQL
 python -m studies.scale memory --scorings 100000    what the process holds after each tenth of them
+python -m studies.scale cells --cells 10            what a cell costs, and what whole spaces would
 python -m studies.scale throughput --cells 200      workers here and on a Dask cluster, as a ratio to one process
 
 Rows are those of darts cells, eight metrics and eight seeds of each, written as `initio score` does: a transaction an
@@ -32,13 +33,15 @@ from studies.servers import postgres_server
 METRICS = ("grad_norm", "snip", "grasp", "fisher", "trace", "synflow", "naswot", "jacob_cov")
 SEEDS = 8
 ROWS = len(METRICS) * SEEDS  # of an architecture
+POOLS = {"darts": 60_000, "nb101": 423_624, "mlp-7": 10_000_000}  # the last stands for a space of one's own
+PIXELS = 32  # of an image's side, where the space does not say
 CHEAP = "mlp-7"  # a space of 500,000 networks that take milliseconds
 T = TypeVar("T")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["stores", "memory", "throughput", "one-store"])
+    parser.add_argument("what", choices=["stores", "memory", "cells", "throughput", "one-store"])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--scorings", type=int, default=100_000)
     parser.add_argument("--cells", type=int, default=200)
@@ -51,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         one_store(args.store, args.rows)
     elif args.what == "memory":
         memory(args.scorings)
+    elif args.what == "cells":
+        costs(args.cells)
     else:
         throughput(args.cells, args.workers)
 
@@ -139,6 +144,32 @@ def _resident() -> float:
     """MiB of this process in memory now (Linux)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def costs(cells: int) -> None:
+    """Seconds that one core computes for a cell, in networks of the size that the space is scored with."""
+    for name, pool in POOLS.items():
+        space = get_space(name)
+        size = space.sizes.scoring
+        side = size.pixels or PIXELS
+        batch = load(f"noise:3x{side}x{side}").batch(64, seed=0)
+        network = NetworkSettings(size.channels, size.cells, batch.classes, batch.shape)
+        job = ScoringJob(space, batch, METRICS, network, Options())
+        with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.db")) as store:
+            first, *others = sample(space, cells + 1, seed=0)
+            score_pool(job, [first], store)  # kernels are compiled, modules imported
+            start = time.process_time()
+            score_pool(job, others, store)
+            each = (time.process_time() - start) / cells
+        hours = each * pool / 3600
+        print(
+            f"{name:<6} {each:.3f} s a cell for {len(METRICS)} metrics: {pool:,} cells take {hours:,.0f} hours of one "
+            f"core, {hours / 24:.1f} cores for a day, and {pool * len(METRICS):,} rows",
+            flush=True,
+        )
 
 
 # --- workers ---------------------------------------------------------------------------------------------------------
