@@ -175,9 +175,11 @@ def search(
     network, fingerprint = problem.network, problem.batch(seed).fingerprint
     own = chosen.search if isinstance(chosen, Restarts) else chosen
     plan = RunPlan(
-        home.name, _label(method), name, seed, labels, batch_size, restarts, limits, own.settings(), queries,
-        epochs, pool, network.channels, network.cells, side, target, budget, halving, workers, cache, fingerprint,
-        versions(), cluster=cluster, device=problem.device,
+        space=home.name, method=_label(method), data=name, seed=seed, labels=labels, batch_size=batch_size,
+        restarts=restarts, limits=limits, settings=own.settings(), queries=queries, epochs=epochs, pool=pool,
+        channels=network.channels, cells=network.cells, pixels=side, target=target, budget=budget, halving=halving,
+        workers=workers, cache=cache, cluster=cluster, device=problem.device, fingerprint=fingerprint,
+        versions=versions(),
     )  # fmt: skip
     work = _Work(chosen, problem, plan, on_step, on_progress, began)
     return work.run(None if folder is None else Path(folder), resume)
