@@ -106,13 +106,16 @@ class SqliteDatabase(Database):
 
     def version(self) -> int:
         """That of SQLite's own header; an empty file was just made, or left by a process that was killed early."""
-        empty = self.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        version, application = self.pragma("user_version"), self.pragma("application_id")
-        if empty and not version and not application:
+        # One statement, so that another process cannot make the store between two answers.
+        tables, version, application = self.execute(
+            "SELECT (SELECT count(*) FROM sqlite_master), user_version, application_id "
+            "FROM pragma_user_version, pragma_application_id"
+        ).fetchone()
+        if not tables and not version and not application:
             return 0
         if application != APPLICATION_ID or version < 1:
             raise InputError(f"{self.name!r} is not a store of Initio")
-        return version
+        return int(version)
 
     def set_version(self, version: int) -> None:
         """In the header, with the mark that this is a store."""
@@ -140,10 +143,6 @@ class SqliteDatabase(Database):
             wrong = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in TYPES[table].items())
             if self.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():
                 raise InputError(f"the store {self.name!r} is damaged: {table} holds a value of another type")
-
-    def pragma(self, name: str) -> int:
-        """A number that SQLite keeps of the file."""
-        return int(self.execute(f"PRAGMA {name}").fetchone()[0])
 
     def _file_now(self) -> tuple[int, int] | None:
         """Which file bears the name; None if there is none."""
