@@ -32,8 +32,8 @@ from initio.runs.folders.run import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 
-IMAGES, SIDE = 8000, 16  # of each data set, half of its pixels a side
-SUPERNET = {"epochs": 15, "posterior_updates": 500}
+IMAGES, SIDE = 10_000, 16  # of each data set, half of its pixels a side
+SUPERNET = {"epochs": 30, "posterior_updates": 500}
 MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
