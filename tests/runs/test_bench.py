@@ -24,6 +24,7 @@ from initio.runs.bench import (
     run_one,
     summarise,
 )
+from initio.runs.folders.run import RunFolder
 from initio.scores.read import read_table
 from initio.scores.store import Store
 from initio.scores.table import ScoreTable
@@ -77,7 +78,7 @@ def test_an_outcome_is_what_the_table_says(setup: BenchSetup) -> None:
 
 def test_shared_weights_are_reported_after_each_epoch(setup: BenchSetup, tmp_path: Path) -> None:
     """By the table, which the search does not see; what was finished is not trained again."""
-    shared = replace(setup, images="digits", shared_epochs=2, folder=str(everything(tmp_path)))
+    shared = replace(setup, images="digits", shared_epochs=2, shared_batch=30, folder=str(everything(tmp_path)))
     search = Rsps(samples=60, candidates=2)
     outcome = run_one(shared, "rsps", search, 1, tmp_path / "runs")
     steps = initio.load(tmp_path / "runs" / "rsps-seed-1").steps
@@ -85,6 +86,7 @@ def test_shared_weights_are_reported_after_each_epoch(setup: BenchSetup, tmp_pat
     assert [point.report for point in outcome.curve] == reports
     assert [point.queries for point in outcome.curve] == [1, 2]
     assert outcome.report == reports[-1]
+    assert RunFolder(tmp_path / "runs" / "rsps-seed-1").plan().batch_size == 30
     assert (outcome.epochs, outcome.queries, outcome.published_seconds) == (2, 0, 0.0)
     assert replace(run_one(shared, "rsps", search, 1, tmp_path / "runs"), seconds=0) == replace(outcome, seconds=0)
     found = curves_by_epoch([outcome], {})

@@ -50,6 +50,7 @@ class BenchCommand:
         images: what searches that share weights (rsps, darts, gdas, ...) learn from; by default those of --dataset in
             the folder of --data.
         shared_epochs: how long they do; 8, far from what is published.
+        shared_batch: samples an update of theirs; by default what each of them has published.
         size: of their network: small, or published.
         workers: processes.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
@@ -73,6 +74,7 @@ class BenchCommand:
     data: str | None = None
     images: str | None = None
     shared_epochs: int | None = None
+    shared_batch: int | None = None
     size: Literal["small", "published"] | None = None
     workers: int = 1
     cluster: str | None = None
@@ -138,7 +140,7 @@ class BenchCommand:
         where = tuple(sorted(pairs("--where", self.where).items()))
         return BenchSetup(
             self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where,
-            self.images, self.shared_epochs,
+            self.images, self.shared_epochs, self.shared_batch,
         )  # fmt: skip
 
     def searches(self) -> dict[str, Search[Any]]:
@@ -222,7 +224,8 @@ class BenchCommand:
             from initio.runs.bench import SHARED_EPOCHS
 
             epochs, images = setup.shared_epochs or SHARED_EPOCHS, Path(setup.pictures()).stem
-            other += f" or by {epochs} epochs of a {self.size or 'small'} network that shares weights on {images}"
+            learned = f"{epochs} epochs" + f" in batches of {setup.shared_batch}" * bool(setup.shared_batch)
+            other += f" or by {learned} of a {self.size or 'small'} network that shares weights on {images}"
         return (
             f"{self.table}, selected by {validation.default_epochs}-epoch{other} validation on {self.dataset}, "
             f"{' and '.join(limits)}, {self.seeds} seeds, {which} scores"

@@ -56,6 +56,7 @@ class BenchSetup:
         budget: of one run.
         images: what searches that share weights learn from; None finds those of `dataset` in the folder.
         shared_epochs: how long they do; None for 8, far from what is published.
+        shared_batch: samples an update of theirs; None for what each of them has published.
     """
 
     benchmark: str
@@ -67,6 +68,7 @@ class BenchSetup:
     where: tuple[tuple[str, str], ...] = ()
     images: str | None = None
     shared_epochs: int | None = None
+    shared_batch: int | None = None
 
     def open(self) -> Table:
         """The benchmark; opened once in a process."""
@@ -198,6 +200,7 @@ def _run_shared(setup: BenchSetup, name: str, search: Search[Any], seed: int, fo
         setup.pictures(),
         seed=seed,
         epochs=setup.shared_epochs or SHARED_EPOCHS,
+        batch_size=setup.shared_batch,
         folder=run,
         resume=run is not None,
         on_step=lambda step: clock.append(time.perf_counter() - began),
