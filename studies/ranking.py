@@ -5,7 +5,8 @@ python -m studies.ranking --data ../shared/data
 "data" is a batch of CIFAR-10, "noise" standard normal noise; networks are those that searches score with. Where a store
 that was named, or one that comes with Initio, has the ranking's members on data, all that it holds is taken. Everything
 else is a sample of --sample architectures a space, measured into --out, one architecture after the other: a command
-that was killed goes on where it was. `--sample 0` measures nothing and prints what is there.
+that was killed goes on where it was. `--sample 0` measures nothing and prints what is there. `--consensus` adds what
+the ranking would be if its members were weighed by how they agree with each other.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from initio.analysis.correlation import agreement
-from initio.analysis.ranking import MEMBERS, rank
+from initio.analysis.correlation import agreement, spearman
+from initio.analysis.ranking import MEMBERS, Ranking, rank
 from initio.errors import InputError
 from initio.metrics import Options, get_metric
 from initio.runs.rank import scores_of_store
@@ -90,6 +91,49 @@ def rows(table: ScoreTable, accuracies: np.ndarray) -> Iterator[tuple[str, list[
         yield f"{name} ({len(found.members)} members)", _told(found.values, accuracies)
 
 
+def _filled(ranking: Ranking) -> np.ndarray:
+    """The votes, with a member's mean where it has no value."""
+    return np.where(np.isnan(ranking.votes), np.nanmean(ranking.votes, axis=0), ranking.votes)
+
+
+def with_others(ranking: Ranking) -> np.ndarray:
+    """r: the Spearman correlation of each member's votes with the mean of the others'."""
+    votes = _filled(ranking)
+    others = [np.delete(votes, j, axis=1).mean(axis=1) for j in range(votes.shape[1])]
+    return np.array([spearman(own, mean) or 0.0 for own, mean in zip(votes.T, others, strict=True)])
+
+
+def consensus(ranking: Ranking) -> dict[str, np.ndarray]:
+    """Rules that weigh a member by the pool alone, without accuracies, and the members' weights by each."""
+    votes, r = _filled(ranking), with_others(ranking)
+    first = np.linalg.eigh(np.corrcoef(votes.T))[1][:, -1]
+    return {
+        "no vote below half of the median r": (r >= np.median(r) / 2).astype(float),
+        "weight r": np.maximum(r, 0.0),
+        "weight r²": np.maximum(r, 0.0) ** 2,
+        "no vote below 2/√n": (r >= 2 / np.sqrt(len(votes))).astype(float),
+        "weight by the first principal component": np.maximum(first * np.sign(first.sum()), 0.0),
+    }
+
+
+def weighed(ranking: Ranking, weights: np.ndarray) -> np.ndarray:
+    """The ranking's values with other weights than equal ones; who lacks more than half of the members is last."""
+    known = ~np.isnan(ranking.votes)
+    said = (np.where(known, ranking.votes, 0.0) * weights).sum(axis=1)
+    values: np.ndarray = said / np.maximum((known * weights).sum(axis=1), 1e-9)
+    values[2 * known.sum(axis=1) < known.shape[1]] -= 1 + np.ptp(values)
+    return values
+
+
+def consensus_rows(table: ScoreTable, accuracies: np.ndarray) -> Iterator[tuple[str, list[str]]]:
+    """How the ranking would agree with the accuracies by each rule."""
+    found = rank({name: table.each(name) for name in table.metrics})
+    r = with_others(found)
+    yield "r: " + ", ".join(f"{m.metric} {value:.2f}" for m, value in zip(found.members, r, strict=True)), []
+    for rule, weights in consensus(found).items():
+        yield rule, _told(weighed(found, weights), accuracies)
+
+
 def _told(values: np.ndarray, accuracies: np.ndarray) -> list[str]:
     found = [agreement(values, target) for target in accuracies.T]
     return ["none" if a.spearman is None else f"{a.spearman:.3f} ({a.kendall:.3f})" for a in found]
@@ -103,6 +147,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=150, help="architectures that are measured; 0 measures nothing")
     parser.add_argument("--stores", nargs="*", type=Path, default=[], help="scores on data that are there already")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the stores that are filled")
+    parser.add_argument("--consensus", action="store_true", help="also with members weighed by their agreement")
     options = parser.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)
     print("Spearman (Kendall) with the table's accuracy; arrows are the papers' directions")
@@ -120,7 +165,9 @@ def main(words: Sequence[str] | None = None) -> None:
             names = [name for name in table.columns if name != "percentile"]
             print(f"\n## {space}, {mode}, {len(scores):,} architectures\n\n| | {' | '.join(names)} |")
             print("|---" * (len(names) + 1) + "|")
-            for name, cells in rows(scores, accuracies[:, : len(names)]):
+            targets = accuracies[:, : len(names)]
+            told = [*rows(scores, targets), *(consensus_rows(scores, targets) if options.consensus else ())]
+            for name, cells in told:
                 print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print(PUBLISHED)
 

@@ -94,6 +94,16 @@ def test_plain_data_and_the_lists_of_names_do_not_import_torch() -> None:
     )
 
 
+def test_stored_scores_are_compared_without_torch() -> None:
+    run_python(
+        "import sys\n"
+        "import initio.analysis.relate, initio.cli.correlate, initio.scores.read, initio.tables\n"
+        "from initio.metrics import NAMES, is_higher_better\n"
+        "assert [name for name in NAMES if not is_higher_better(name)] == ['kappa', 'latency']\n"
+        "assert 'torch' not in sys.modules"
+    )
+
+
 def test_every_module_can_be_imported_where_unix_ends() -> None:
     """Windows has neither fcntl nor resource: memory degrades, nothing else does."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in FILES]

@@ -13,7 +13,7 @@ from initio import noise
 from initio.analysis.correlation import spearman
 from initio.cli import main
 from initio.errors import InputError
-from initio.metrics import METRICS, Options, choose, evaluate, tenas
+from initio.metrics import METRICS, NAMES, Options, choose, evaluate, is_higher_better, tenas
 from initio.records import Batch
 from initio.scores.read import read_table
 from initio.scores.store import Store, find_store
@@ -46,6 +46,17 @@ def batch(m=6, classes=10, shape=(3, 8, 8), seed=0):
 
 def tensors(b):
     return torch.from_numpy(b.x.copy()), torch.from_numpy(b.y.copy())
+
+
+def test_the_names_without_torch_are_those_of_the_list():
+    assert tuple(METRICS) == NAMES
+    assert [is_higher_better(name) for name in NAMES] == [metric.higher_is_better for metric in METRICS.values()]
+
+
+def test_the_direction_of_a_metric_from_outside_is_its_own():
+    assert is_higher_better("examples.own_metric:Mine") == choose("examples.own_metric:Mine")[0].higher_is_better
+    with pytest.raises(InputError, match="there is no metric 'kapa'"):
+        is_higher_better("kapa")
 
 
 @pytest.mark.parametrize("name", ["nb201", "nb101", "darts", "mlp"])

@@ -90,9 +90,14 @@ def ranks(values: np.ndarray) -> np.ndarray:
     """
     order = np.argsort(values)
     ordered = values[order]
-    starts = np.flatnonzero(np.concatenate([[True] * (len(values) > 0), ordered[1:] != ordered[:-1]]))
-    count = np.diff(starts, append=len(values))
+    is_first = np.ones(len(values), dtype=bool)  # of equals
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     out = np.empty(len(values))
+    if is_first.all():
+        out[order] = np.arange(1.0, len(values) + 1)
+        return out
+    starts = np.flatnonzero(is_first)
+    count = np.diff(starts, append=len(values))
     out[order] = np.repeat(starts + (count + 1) / 2, count)
     return out
 

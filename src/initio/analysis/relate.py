@@ -11,7 +11,7 @@ from initio.analysis.correlation import Agreement, SpearmanWith, agreement, corr
 from initio.analysis.hnas_bounds import BOUNDS, FITTED, Bound, TradeOff, best_trade_off, bound
 from initio.analysis.ranking import RANKING, ranked
 from initio.errors import InputError
-from initio.metrics import get_metric
+from initio.metrics import is_higher_better
 from initio.records import Architecture
 from initio.scores.read import read_all
 from initio.scores.store import Store
@@ -48,7 +48,7 @@ class Relation:
         """Each metric's mean over draws against the target."""
         out = {}
         for name in self.scores.metrics:
-            higher = name == RANKING or get_metric(name).higher_is_better
+            higher = name == RANKING or is_higher_better(name)
             found = agreement(self.scores[name], self.target, higher_is_better=higher, k=k)
             out[name] = replace(found, undefined=self.scores.undefined(name))
         return out

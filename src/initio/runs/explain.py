@@ -15,6 +15,7 @@ from initio.analysis.nearest import NearestCell, nearest
 from initio.analysis.ranking import MEMBERS, Ranking, rank
 from initio.analysis.topology import CellShape, shape, share
 from initio.errors import InputError
+from initio.metrics import is_higher_better
 from initio.records import Architecture
 from initio.runs.folders.run import classes_of, find_architecture
 from initio.searches.result import SearchResult
@@ -295,11 +296,7 @@ class _Ranked:
 
     def metrics(self) -> tuple[MetricPlace, ...]:
         """Every metric of the table."""
-        from initio.metrics import get_metric
-
-        return tuple(
-            self._placed(name, self.table[name], get_metric(name).higher_is_better) for name in self.table.metrics
-        )
+        return tuple(self._placed(name, self.table[name], is_higher_better(name)) for name in self.table.metrics)
 
     def bounds(self) -> tuple[MetricPlace, ...]:
         """Those of HNAS, with μ and ν in the middle where they have some."""

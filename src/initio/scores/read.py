@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 
 from initio.errors import InputError, did_you_mean
+from initio.metrics import NAMES
 from initio.records import Architecture
 from initio.scores.packed import Key, ScoreColumn
 from initio.scores.store import UNRECORDED, Group, Store
@@ -118,8 +119,6 @@ def choose(
 
     `home` is the space that the networks' scores are filed under, if it is not `space` itself; costs never are.
     """
-    from initio.metrics import METRICS
-
     filed_under = {True: space, False: home or space}
     mine = [group for group in groups if group.space == filed_under[group.counted]]
     if not mine:
@@ -135,8 +134,8 @@ def choose(
     by_metric: Chosen = {}
     for group in fitting:
         by_metric.setdefault(group.metric, []).append(group)
-    own = [name for name in by_metric if name not in METRICS]
-    wanted = list(metrics) or [*(name for name in METRICS if name in by_metric), *own]
+    own = [name for name in by_metric if name not in NAMES]
+    wanted = list(metrics) or [*(name for name in NAMES if name in by_metric), *own]
     if unknown := [name for name in wanted if name not in by_metric]:
         raise InputError(f"the store has no scores of {unknown[0]!r}: {did_you_mean(unknown[0], list(by_metric))}")
     return {name: _only(by_metric[name]) for name in wanted}

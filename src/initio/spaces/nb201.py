@@ -186,6 +186,8 @@ def _renamed(terms: tuple[tuple[str, Sum], ...], output: Sum) -> Key:
             tuple(sorted((name[s], n) for s, n in output)),
         )
 
+    if len(groups) == len(unfolded) - 1:  # no two can change places
+        return key([term for expression in sorted(groups) for term in groups[expression]])
     orders = product(*(permutations(groups[expression]) for expression in sorted(groups)))
     return min(key([term for group in order for term in group]) for order in orders)
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from initio.errors import InputError
+from initio.metrics import is_higher_better
 from initio.records import Architecture, Query
 from initio.searches.problem import Problem
 from initio.searches.queries import Proposals, QuerySearch, ask_all
@@ -160,20 +161,18 @@ def ranking(
     scores = problem.known_scores(method)
     rows = problem.scored_rows(method, seed, sample)
     values = scores[metric][rows]
-    values = values if is_higher_better(metric, higher) else -values
+    values = values if _is_higher_better(metric, higher) else -values
     defined = ~np.isnan(values)
     by_value = np.lexsort((np.where(defined, -values, 0.0), ~defined))  # stable: ties stay shuffled
     return [scores.architectures[row] for row in rows[by_value]]
 
 
-def is_higher_better(metric: str, given: bool | None = None) -> bool:
+def _is_higher_better(metric: str, given: bool | None = None) -> bool:
     """The direction of a metric: as given, else as the metric of this name has it, Initio's or one's own."""
     if given is not None:
         return given
-    from initio.metrics import get_metric  # imports torch
-
     try:
-        return get_metric(metric).higher_is_better
+        return is_higher_better(metric)
     except InputError as error:
         raise InputError(f"the direction of {metric!r} is not known, say whether higher_is_better: {error}") from None
 

@@ -32,6 +32,7 @@ import numpy as np
 
 from initio.analysis.ranking import RANKING, ranked
 from initio.errors import InputError, at_least
+from initio.metrics import is_higher_better
 from initio.records import Architecture, Query
 from initio.scores.table import ScoreTable
 from initio.searches.models.encoding import WAYS, Encoder, one_hot
@@ -276,9 +277,7 @@ def _basis(space: Space, archs: tuple[Architecture, ...]) -> Basis:
 
 def _sign(metric: str) -> int | None:
     """Whether a metric, Initio's or one's own, is better when larger (1) or smaller (−1); None for one nobody knows."""
-    from initio.metrics import get_metric
-
     try:
-        return 1 if get_metric(metric).higher_is_better else -1
+        return 1 if is_higher_better(metric) else -1
     except InputError:
         return None
