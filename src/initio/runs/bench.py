@@ -56,6 +56,7 @@ class BenchSetup:
         budget: of one run.
         images: what searches that share weights learn from; None finds those of `dataset` in the folder.
         shared_epochs: how long they do; None for 8, far from what is published.
+        device: what computes, by its name.
     """
 
     benchmark: str
@@ -67,6 +68,7 @@ class BenchSetup:
     where: tuple[tuple[str, str], ...] = ()
     images: str | None = None
     shared_epochs: int | None = None
+    device: str = field(default="cpu", repr=False)  # so that journals of before keep their names
 
     def open(self) -> Table:
         """The benchmark; opened once in a process."""
@@ -92,6 +94,7 @@ class BenchSetup:
             scores=self.scores(seed) if scored else None,
             epochs=validation.epochs,
             evaluate=validation,
+            device=self.device,
         )
 
     def pictures(self) -> str:
@@ -198,6 +201,7 @@ def _run_shared(setup: BenchSetup, name: str, search: Search[Any], seed: int, fo
         setup.pictures(),
         seed=seed,
         epochs=setup.shared_epochs or SHARED_EPOCHS,
+        device=setup.device,
         folder=run,
         resume=run is not None,
         on_step=lambda step: clock.append(time.perf_counter() - began),
