@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 GPU = torch.device("meta")
 aten = torch.ops.aten
-MOVES = {aten._to_copy.default, aten.copy_.default}
+MOVES = {aten._to_copy.default, aten.copy_.default, aten._has_compatible_shallow_copy_type.default}
 
 
 class MixedDevicesError(RuntimeError):
@@ -42,6 +42,10 @@ class Pretended(Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """On disk it is a tensor like any other."""
+        return self.inner.__reduce_ex__(protocol)
+
     def tolist(self) -> Any:
         """As of any device."""
         return self.inner.tolist()
@@ -57,8 +61,20 @@ class Pretended(Tensor):
 class _Factories(TorchDispatchMode):
     """Makes new tensors of the device."""
 
+    def __init__(self, float64: bool) -> None:
+        super().__init__()
+        self.float64 = float64
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return compute(func, args, kwargs or {})
+        out = compute(func, args, kwargs or {})
+        if not self.float64:
+            tree_map_only(Pretended, _refuse_float64, out)
+        return out
+
+
+def _refuse_float64(made: Pretended) -> None:
+    if made.dtype == torch.float64:
+        raise TypeError(f"{GPU} has no float64")
 
 
 def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -87,9 +103,9 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def pretended_gpu() -> Iterator[None]:
-    """Inside, `cuda:0` is a device."""
-    with _Factories():
+def pretended_gpu(*, float64: bool = True) -> Iterator[None]:
+    """Inside, `meta` is a device; without `float64` one like Apple's."""
+    with _Factories(float64):
         yield
 
 

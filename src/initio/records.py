@@ -376,9 +376,22 @@ def decode_fields(record: Any, data: dict[str, Any]) -> dict[str, Any]:
     for item, name, kind in _layout(record):
         if name in data:
             found[item.name] = decode(kind, data[name], name)
-        elif item.default is not None:
+        elif item.default is not None and not item.metadata.get("later"):
             raise InputError(f"field {name!r} is missing")
     return found
+
+
+def later(default: Any, **options: Any) -> Any:
+    """A field that documents of an earlier Initio lack: there it has its default.
+
+    >>> @dataclass(frozen=True)
+    ... class Planned:
+    ...     seed: int
+    ...     device: str = later("cpu")
+    >>> decode(Planned, {"seed": 3}).device
+    'cpu'
+    """
+    return record_field(default=default, metadata={"later": True}, **options)
 
 
 @cache

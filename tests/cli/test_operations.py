@@ -2,10 +2,13 @@
 
 import json
 import subprocess
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
-from initio.cli import COMMANDS, main
+from initio.cli import COMMANDS, EXIT_CODES, main
+from initio.cli.env import EXTRAS, environment
 
 
 def test_logs_are_lines_of_json(capfd: pytest.CaptureFixture[str]) -> None:
@@ -36,3 +39,41 @@ def test_the_tab_key(capsys: pytest.CaptureFixture[str], typed: list[str], expec
     script += f'COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; _initio; echo "${{COMPREPLY[*]}}"'
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert found == [expected]
+
+
+def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for code, meaning in EXIT_CODES.items():
+        assert f"| {code} | {meaning.replace('initio store diff', '`initio store diff`')} |" in page
+        assert f"{code:<5}{meaning}" in told
+
+
+def test_an_interrupt_is_130_and_a_broken_pipe_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, code in ((KeyboardInterrupt, 130), (BrokenPipeError, 0), (MemoryError, 2)):
+
+        def end(error: type[BaseException] = error) -> str:
+            raise error
+
+        monkeypatch.setattr("initio.cli.overview", end)
+        assert main(["--help"]) == code
+
+
+def test_the_environment_is_whole() -> None:
+    facts = environment()
+    asked = {"initio", "torch", "python", "device", "kernels", "threads", "memory", "stores", "extras"}
+    assert asked <= set(facts)
+    assert all(f"{extra}: " in facts["extras"] for extra in EXTRAS)
+    assert f"distributed {version('distributed')}" in facts["extras"]
+
+
+def test_the_tests_say_what_stores_they_ran_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.conftest import pytest_report_header
+
+    for found, said in (
+        (None, "stores: SQLite alone, as PostgreSQL is not installed"),
+        (Path("/bin"), "PostgreSQL in "),
+    ):
+        monkeypatch.setattr("studies.servers.postgres_programs", lambda found=found: found)
+        assert said in pytest_report_header()

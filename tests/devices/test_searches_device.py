@@ -1,6 +1,5 @@
 """Searches, their trainings and studies on a GPU that is not there: the same choices, and nothing left on the CPU."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +9,20 @@ import torch
 
 import initio
 from initio.analysis.landscape import Hessian, measure_point
-from initio.autodiff import devices
+from initio.cli.bench import BenchCommand
 from initio.data import load as load_data
 from initio.errors import InputError
 from initio.records import Query
+from initio.runs.estimates import estimates
 from initio.runs.search import make_problem, make_search
+from initio.runs.sharing import sharing
 from initio.searches import Problem, drive, find_search
 from initio.searches.base import SearchStep
 from initio.spaces import NB201, NetworkSettings
 from initio.training import Training, TrainingSettings
 from tests.pretended import GPU, moved, pretended_gpu
 
+pytestmark = pytest.mark.usefixtures("named_device")
 SMALL = {"channels": 2, "cells": 1, "pixels": 8}
 MEASURING = {
     "votes": {"first": 2, "rounds": 0},
@@ -29,18 +31,6 @@ MEASURING = {
 }
 SHARING = ["rsps", "enas", "darts", "darts-2nd", "gdas", "snas", "pc-darts", "p-darts", "sdarts-adv", "drnas", "nesbs"]
 DRAWN = {"enas", "gdas", "snas", "sdarts-adv", "drnas", "nesbs"}  # whose random numbers are the device's own
-
-
-@pytest.fixture(autouse=True)
-def _there(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The device has a name and may be measured on; `.to` makes new parameters of another class."""
-    monkeypatch.setattr(devices, "NAMES", devices.re.compile("auto|cpu|meta"))
-    monkeypatch.setattr(devices, "available", lambda: ["meta", "cpu"])
-    monkeypatch.setattr(devices, "MEASURED_ON", ("cpu", GPU.type))
-    monkeypatch.setattr("initio.autodiff.fused.library", lambda: None)
-    torch.__future__.set_overwrite_module_params_on_conversion(True)
-    yield
-    torch.__future__.set_overwrite_module_params_on_conversion(False)
 
 
 def steps_on(device: str, method: str, problem: Problem, settings: dict[str, object]) -> tuple[SearchStep, ...]:
@@ -130,6 +120,13 @@ def test_a_device_means_the_same_everywhere(tmp_path: Path) -> None:
         lambda device: initio.explain("darts_v2", measure=True, device=device),
         lambda device: initio.convergence("darts_v2", "digits", n=1, device=device, folder=tmp_path / "study"),
         lambda device: initio.landscape("mlp:relu,tanh", "digits", device=device, folder=tmp_path / "land"),
+        lambda device: initio.ensemble("nb201", "digits", device=device, folder=tmp_path / "ensemble"),
+        lambda device: initio.solve("digits", 60, device=device, folder=tmp_path / "solve"),
+        lambda device: initio.evaluate(tmp_path / "trained", device=device),
+        lambda device: initio.attack(tmp_path / "trained", device=device),
+        lambda device: sharing(tmp_path / "run", device=device),
+        lambda device: estimates([tmp_path / "ensemble"], device=device),
+        lambda device: BenchCommand("nb201", device=device).setup(),
     ):
         for name in ("gpu", "cuda"):
             with pytest.raises(InputError, match=rf"a device is .*, not '{name}'"):

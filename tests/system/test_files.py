@@ -1,5 +1,6 @@
 """Files that are whole or not there."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from initio.errors import InputError
+from initio.system import files
 from initio.system.files import add_line, fresh_folder, is_abandoned, read_text, whole_file, whole_lines, write_text
 
 
@@ -86,6 +88,40 @@ def test_what_someone_is_writing_is_left_alone(tmp_path: Path) -> None:
         assert first.exists()
         with pytest.raises(InputError, match="is not empty"):
             fresh_folder(tmp_path)
+        first.write_text("first")
+    assert (tmp_path / "a.txt").read_text() == "first"
+
+
+def another_machine(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary file of another machine, which is writing to it."""
+    with monkeypatch.context() as there:
+        there.setattr(files, "_ours", lambda: "beef")
+        with files._temporary(path) as temporary:
+            return temporary
+
+
+def test_what_another_machine_is_writing_is_left_alone_though_no_lock_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an NFS that keeps locks to each machine; what nobody has written to for long is removed."""
+    theirs = another_machine(tmp_path / "a.txt", monkeypatch)
+    assert not is_abandoned(theirs)
+    write_text(tmp_path / "a.txt", "ours")
+    assert theirs.exists()
+    os.utime(theirs, (0, 0))
+    assert is_abandoned(theirs)
+    write_text(tmp_path / "a.txt", "ours")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_folder_without_locks_can_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with whole_file(tmp_path / "a.txt") as first:
+        assert not is_abandoned(first)
+        write_text(tmp_path / "a.txt", "second")
         first.write_text("first")
     assert (tmp_path / "a.txt").read_text() == "first"
 

@@ -51,13 +51,22 @@ def apart(name: str) -> dict[str, str]:
     return {"device": kind} if kind != "cpu" else {}
 
 
+def can_measure(name: str) -> bool:
+    """Whether this kind of device has float64.
+
+    >>> can_measure("cuda:1"), can_measure("mps")
+    (True, False)
+    """
+    return name.partition(":")[0] in MEASURED_ON
+
+
 def find_device(name: str, *, measured: bool = False) -> torch.device:
     """The device; `auto` is the fastest that there is, among those that can measure if that is `measured`."""
     import torch
 
     check_device(name)
     if name == "auto":
-        name = next(kind for kind in available() if not measured or kind in MEASURED_ON)
-    if measured and name not in MEASURED_ON and not name.startswith("cuda"):
+        name = next(kind for kind in available() if not measured or can_measure(kind))
+    if measured and not can_measure(name):
         raise InputError(f"{name} has no float64, in which sums and kernels are kept: measure on cpu or cuda")
     return torch.device(name)

@@ -54,9 +54,16 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "completion": "print a script that completes commands and options in your shell",
 }
 
+EXIT_CODES = {
+    0: "done",
+    1: "initio store diff: the stores differ",
+    2: "one sentence on stderr says what was wrong; what was finished is kept",
+    130: "interrupted by Ctrl-C",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code: 0, or 2 after one sentence on stderr."""
+    """Runs one command and returns the exit code, one of `EXIT_CODES`."""
     _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
@@ -142,6 +149,9 @@ def overview() -> str:
             "--print-config writes them, --quiet leaves out progress and all output but JSON,",
             "--log-json writes progress and errors as lines of JSON.",
             "initio --version prints the version.",
+            "",
+            "exit codes:",
+            columns({str(code): meaning for code, meaning in EXIT_CODES.items()}, indent="  "),
         ]
     )
 

@@ -20,6 +20,7 @@ class AttackCommand:
         attack: fgsm, pgd, cw, autoattack, as in `--attack fgsm pgd`.
         samples: how many of those that were kept aside.
         seed: of these.
+        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         json: print every round as JSON.
     """
 
@@ -27,6 +28,7 @@ class AttackCommand:
     attack: tuple[str, ...] = ("fgsm", "pgd", "cw")
     samples: int = 100
     seed: int = 0
+    device: str = "cpu"
     json: bool = False
 
     def run(self) -> None:
@@ -34,7 +36,9 @@ class AttackCommand:
         from initio.runs.attack import attack
 
         with Reporter() as told:
-            result = attack(self.trained, self.attack, samples=self.samples, seed=self.seed, on_pass=told.show)
+            result = attack(
+                self.trained, self.attack, samples=self.samples, seed=self.seed, device=self.device, on_pass=told.show
+            )
         if self.json:
             print_json(result)
             return

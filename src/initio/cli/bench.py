@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from initio.autodiff.devices import apart, find_device
 from initio.cli.progress import Reporter
 from initio.cli.units import names, number, pairs, print_json
 from initio.errors import InputError
@@ -54,6 +55,7 @@ class BenchCommand:
         size: of their network: small, or published.
         workers: processes.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
+        device: what computes, in searches that share weights: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder for table.md, runs.csv and curves.svg and .pdf, epochs.svg and .pdf where weights are shared; by
             default one below `runs`.
         json: print JSON instead of a table.
@@ -78,6 +80,7 @@ class BenchCommand:
     size: Literal["small", "published"] | None = None
     workers: int = 1
     cluster: str | None = None
+    device: str = "cpu"
     out: str | None = None
     json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -101,7 +104,8 @@ class BenchCommand:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
         setup, searches = self.setup(), self.searches()
         folder = Path(self.out or Path("runs") / self._stem())
-        key = hashlib.sha256(repr((setup, searches)).encode()).hexdigest()[:8]  # another command starts another journal
+        same = (setup, searches, *apart(setup.device).values())  # another command starts another journal
+        key = hashlib.sha256(repr(same).encode()).hexdigest()[:8]
         journal = folder / f"unfinished-{key}.jsonl"
         with Reporter() as reporter:
             count = reporter.counter("runs", len(searches) * self.seeds)
@@ -140,7 +144,7 @@ class BenchCommand:
         where = tuple(sorted(pairs("--where", self.where).items()))
         return BenchSetup(
             self.table, Budget(queries, self.seconds), self.data, self.dataset, self.epochs, self.store, where,
-            self.images, self.shared_epochs, self.shared_batch,
+            self.images, self.shared_epochs, self.shared_batch, str(find_device(self.device, measured=True)),
         )  # fmt: skip
 
     def searches(self) -> dict[str, Search[Any]]:
@@ -202,6 +206,7 @@ class BenchCommand:
         parts += [f"{name}{value}" for name, value in self.settings.items()]
         if self.epochs is not None:
             parts.append(f"{self.epochs}epochs")
+        parts += apart(self.setup().device).values()
         parts += [Path(self.store or "").stem, (self.where or "").replace("=", "")]
         if self.seconds is not None:
             parts.append(f"{self.seconds:g}s")

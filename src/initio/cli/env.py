@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from initio.cli.units import size, tell
 from initio.report.terminal import columns
 from initio.system.files import cache_folder
+
+EXTRAS = {"cluster": "distributed", "postgresql": "psycopg", "train": "lightning-fabric", "export": "onnx"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ def environment() -> dict[str, str]:
     torch.set_num_threads(1)  # as the commands that measure do
     facts = {name: version(name) for name in ("initio", "torch", "numpy")}
     return facts | {
+        "extras": ", ".join(f"{extra}: {_installed(package)}" for extra, package in EXTRAS.items()),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "device": f"{', '.join(available())}; cpu unless --device names another or auto, which takes the first",
@@ -46,10 +49,22 @@ def environment() -> dict[str, str]:
         "threads": f"one in each process; {os.cpu_count()} processors for --workers",
         "memory": _memory(),
         "runs": f"{Path('runs').absolute()}, unless --out names another folder",
-        "stores": f"{Path('scores.db').absolute()}, unless --store names another file",
+        "stores": f"{Path('scores.db').absolute()}, unless --store names another file or postgresql://...",
         "cache": str(cache_folder("trainings")),
         "data": os.environ.get("INITIO_DATA") or "INITIO_DATA is not set; it may name a folder of tables and data",
     }
+
+
+def _installed(package: str) -> str:
+    """Its version.
+
+    >>> _installed("no-such-package")
+    'no no-such-package'
+    """
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"no {package}"
 
 
 def _memory() -> str:

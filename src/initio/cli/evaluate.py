@@ -30,7 +30,7 @@ class EvaluateCommand:
         data: other data than what was kept aside of the training's own; classes are matched by name.
         which: the weights of the best epoch, or of the last.
         worst: how many of the surest mistakes to keep and to draw.
-        device: what computes; auto takes a GPU where there is one.
+        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         workers: processes that read image files.
         out: folder of the JSON and the pictures; by default the trained network's, for other data one in it.
         json: print the whole evaluation as JSON instead of tables.
@@ -40,7 +40,7 @@ class EvaluateCommand:
     data: str | None = None
     which: Literal["best", "last"] = "best"
     worst: int = 25
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: str = "auto"
     workers: int = 1
     out: str | None = None
     json: bool = False

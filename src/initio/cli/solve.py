@@ -32,6 +32,7 @@ class SolveCommand:
         baseline: give half of the time to a ResNet of the same size.
         skip_bad: leave out pictures of a folder that cannot be read; without it they are named, and nothing is done.
         seed: of everything.
+        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run; the time that it used counts, and nothing else goes with it.
         json: print what came out as JSON.
@@ -48,6 +49,7 @@ class SolveCommand:
     baseline: bool = True
     skip_bad: bool = False
     seed: int = 0
+    device: str = "auto"
     out: str | None = None
     resume: str | None = None
     json: bool = False
@@ -63,9 +65,8 @@ class SolveCommand:
             if not self.data:
                 raise InputError("say what to learn: --data digits, a file or a folder")
             folder = Path(self.out) if self.out else new_solve_folder(self.data)
-            asked = {
-                name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "skip_bad", "seed")
-            }
+            own = ("space", "method", "recipe", "baseline", "skip_bad", "seed", "device")
+            asked = {name: getattr(self, name) for name in own}
             time = seconds("--budget", self.budget) or 0.0
             work = partial(solve, self.data, time, limits=limits(self), folder=folder, **asked)
         with resumable("solve", folder), SolveReporter() as told:

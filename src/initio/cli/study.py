@@ -234,6 +234,7 @@ class StudySharing:
         cells: random architectures whose accuracy with shared weights is compared with the table; 0 for none.
         samples: held-out samples that each is judged on.
         seed: of these architectures.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder for sharing.json and pictures; by default the run's own.
         json: print the numbers as JSON.
     """
@@ -243,6 +244,7 @@ class StudySharing:
     cells: int = 200
     samples: int = 500
     seed: int = 0
+    device: str = "cpu"
     out: str | None = None
     json: bool = False
 
@@ -253,7 +255,7 @@ class StudySharing:
         from initio.runs.sharing import sharing
 
         torch.set_num_threads(1)
-        same: dict[str, Any] = {name: getattr(self, name) for name in ("cells", "samples", "seed")}
+        same: dict[str, Any] = {name: getattr(self, name) for name in ("cells", "samples", "seed", "device")}
         with TrainReporter() as told:
             found = sharing(self.run_folder, self.data, **same, folder=self.out, on_done=told.show)
         where = f"pictures and numbers in {self.out or self.run_folder}"
@@ -286,19 +288,21 @@ class StudyEstimates:
         ensembles: folders of finished ensembles with one shared network, made with --shared.
         sizes: of the ensembles that are compared.
         seed: of their draw.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         json: print JSON.
     """
 
     ensembles: tuple[str, ...]
     sizes: tuple[int, ...] = (1, 3, 5)
     seed: int = 0
+    device: str = "cpu"
     json: bool = False
 
     def run(self) -> None:
         """Prints a line a size."""
         from initio.runs.estimates import estimates
 
-        found = estimates(self.ensembles, self.sizes, seed=self.seed)
+        found = estimates(self.ensembles, self.sizes, seed=self.seed, device=self.device)
         if self.json:
             print_json(found)
             return

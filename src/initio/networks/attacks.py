@@ -75,12 +75,12 @@ def cw(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Ten
     """
     middle, half = (bounds.high + bounds.low) / 2, (bounds.high - bounds.low) / 2
     start = (((x - middle) / half).clamp(-1, 1) * INSIDE).atanh()
-    low, high = (torch.full((len(x),), math.log(c), dtype=x.dtype) for c in (C_LEAST, C_MOST))
-    best, least = x.clone(), torch.full((len(x),), math.inf, dtype=x.dtype)
+    low, high = (x.new_full((len(x),), math.log(c)) for c in (C_LEAST, C_MOST))
+    best, least = x.clone(), x.new_full((len(x),), math.inf)
     for _ in range(SEARCHES):
         c, w = ((low + high) / 2).exp(), start.clone().requires_grad_()
         optimizer = torch.optim.Adam([w], lr=RATE)
-        turned = torch.zeros(len(x), dtype=torch.bool)
+        turned = torch.zeros_like(y, dtype=torch.bool)
         for _ in range(DESCENTS):
             changed = middle + half * w.tanh()
             logits = model(changed)

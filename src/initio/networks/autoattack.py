@@ -63,7 +63,7 @@ def _targeted(model: nn.Module, x: Tensor, y: Tensor, aimed: Callable[[Tensor, T
     with torch.no_grad():
         logits = model(x)
     order = logits.scatter(1, y[:, None], -math.inf).argsort(dim=1, descending=True, stable=True)
-    found, left = x.clone(), torch.arange(len(x))
+    found, left = x.clone(), torch.arange(len(x), device=x.device)
     for place in range(min(TARGETS, logits.shape[1] - 1)):
         if not len(left):
             break
@@ -88,14 +88,14 @@ def apgd(
     """Projected gradient ascent with momentum, whose step halves where it gains no more; the last attempt that errs."""
     epsilon = EPSILON * bounds.size
     low, high = (x - epsilon).clamp(min=bounds.low), (x + epsilon).clamp(max=bounds.high)
-    start = 2 * torch.rand(x.shape, generator=rng, dtype=x.dtype) - 1
+    start = 2 * torch.rand(x.shape, generator=rng, dtype=x.dtype).to(x.device) - 1
     at = torch.clamp(x + epsilon * start / _wide(start.flatten(1).abs().amax(1), x), low, high)
     value, slope, wrong = _valued(model, at, loss, y)
     found = torch.where(_wide(wrong, x), at, x)
     best, best_value, best_slope, before = at, value, slope, at
-    step = torch.full((len(x),), 2 * epsilon, dtype=x.dtype)
-    every, checked, rises = max(1, int(FIRST * steps)), 0, torch.zeros(len(x), dtype=x.dtype)
-    best_then, halved = best_value, torch.ones(len(x), dtype=torch.bool)
+    step = x.new_full((len(x),), 2 * epsilon)
+    every, checked, rises = max(1, int(FIRST * steps)), 0, x.new_zeros(len(x))
+    best_then, halved = best_value, torch.ones_like(wrong)
     for number in range(steps):
         share = MOMENTUM if number else 1.0
         ahead = torch.clamp(at + _wide(step, x) * slope.sign(), low, high)
@@ -119,7 +119,7 @@ def apgd(
 def fab(model: nn.Module, x: Tensor, y: Tensor, target: Tensor, bounds: Bounds, steps: int = STEPS) -> Tensor:
     """Steps to the linearised boundary between y and the target, drawn back to x: the nearest that errs within L∞ ε."""
     at, found = x.clone(), x.clone()
-    least = torch.full((len(x),), math.inf, dtype=x.dtype)
+    least = x.new_full((len(x),), math.inf)
     for _ in range(steps):
         lead, slope, _ = _valued(model, at, lambda z: _of(z, y) - _of(z, target), y)
         there, back = (to_plane(point, slope, lead + _dot(slope, point - at), bounds) for point in (at, x))
@@ -164,7 +164,7 @@ def square(
     m, c, h, w = x.shape
 
     def signs(*size: int) -> Tensor:
-        return 2 * torch.randint(2, size, generator=rng).to(x.dtype) - 1
+        return 2 * torch.randint(2, size, generator=rng).to(x) - 1
 
     def margin(changed: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
@@ -179,9 +179,8 @@ def square(
             break
         halvings = sum(query / queries * 10_000 > limit for limit in HALVINGS)
         side = max(1, round(math.sqrt(PATCH / 2**halvings * h * w)))
-        patch = (
-            _segments(h, side, len(open_), rng)[:, None, :, None] & _segments(w, side, len(open_), rng)[:, None, None]
-        )
+        rows, lines = (_segments(size, side, len(open_), rng).to(x.device) for size in (h, w))
+        patch = rows[:, None, :, None] & lines[:, None, None]
         tried = torch.clamp(at[open_] + 2 * epsilon * patch * signs(len(open_), c, 1, 1), low[open_], high[open_])
         now = margin(tried, y[open_])
         better = now < lead[open_]

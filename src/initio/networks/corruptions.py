@@ -25,14 +25,14 @@ SEED = 0  # of the noise: all networks see the same
 def noise(x: Tensor, strength: float, bounds: Bounds) -> Tensor:
     """x + σ ε, ε from N(0, 1), clipped."""
     generator = torch.Generator().manual_seed(SEED)
-    drawn = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+    drawn = torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
     return (x + strength * (bounds.high - bounds.low) * drawn).clamp(bounds.low, bounds.high)
 
 
 def blur(x: Tensor, strength: float, bounds: Bounds) -> Tensor:
     """The mean over a Gaussian of this deviation, cut off at 4 of it; the border is continued."""
     radius = math.ceil(4 * strength)
-    at = torch.arange(-radius, radius + 1, dtype=x.dtype)
+    at = torch.arange(-radius, radius + 1, dtype=x.dtype, device=x.device)
     line = torch.exp(-at.square() / (2 * strength**2))
     kernel = (line / line.sum()).expand(x.shape[1], 1, -1)
     wide = F.pad(x, (radius,) * 4, mode="replicate")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from initio.autodiff.devices import find_device
 from initio.data.draw import whole
 from initio.errors import InputError, did_you_mean
 from initio.runs.export import is_ensemble
@@ -18,6 +19,7 @@ from initio.runs.folders.ensemble import Ensemble, load_ensemble, normalising, r
 from initio.runs.folders.model import TrainedModel, load_model
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from initio.networks.attacks import Bounds
@@ -89,6 +91,7 @@ def attack(
     *,
     samples: int = 100,
     seed: int = 0,
+    device: str = "cpu",
     save: bool = True,
     on_pass: OnPass = lambda task, done, total: None,
 ) -> AttackResult:
@@ -99,29 +102,30 @@ def attack(
         attacks: names of `initio.networks.attacks.ATTACKS`.
         samples: of those that were kept aside, drawn by the seed.
         seed: of the samples.
+        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         save: write; without it nothing is written.
         on_pass: hears of each pass through a network, with the number of passes that all attacks take at most.
     """
     from initio.networks.attacks import ATTACKS, answers
 
     whole(samples, "number of samples", 1)
+    on = find_device(device)
     for name in attacks:
         if name not in ATTACKS:
             raise InputError(f"there is no attack {name!r}: {did_you_mean(name, list(ATTACKS))}")
     if not isinstance(target, Ensemble | TrainedModel):
         target = load_ensemble(target) if is_ensemble(target) else load_model(target)
     members = target.fixed("attacked").members if isinstance(target, Ensemble) else [target]
-    networks, x, y, bounds = _prepared(members, samples, seed)
+    networks, x, y, bounds = _prepared(members, samples, seed, on)
     together = networks[-1]
     rounds: list[AttackRound] = []
     named = [*(str(number) for number in range(1, len(networks))), WHOLE]
     with _counted(networks, attacks, on_pass) as finish:
         for name in attacks:
-            for on, network in zip(named, networks, strict=True):
-                rounds.append(_round(name, on, network, together, x, y, bounds))
+            for who, network in zip(named, networks, strict=True):
+                rounds.append(_round(name, who, network, together, x, y, bounds))
                 finish()
-    clean = 100 * float((answers(together, x) == y).double().mean())
-    result = AttackResult(len(y), clean, tuple(rounds))
+    result = AttackResult(len(y), _percent(answers(together, x) == y), tuple(rounds))
     if save:
         write_record(target.folder / "attacks.json", result)
     return result
@@ -154,7 +158,7 @@ def _counted(networks: Sequence[nn.Module], attacks: Sequence[str], hear: OnPass
 
 
 def _prepared(
-    members: Sequence[TrainedModel], samples: int, seed: int
+    members: Sequence[TrainedModel], samples: int, seed: int, device: torch.device
 ) -> tuple[list[nn.Module], Tensor, Tensor, Bounds]:
     """Members and then all together as networks that read values between bounds, and what they are attacked on."""
     from initio.networks.averaged import Averaged
@@ -162,7 +166,8 @@ def _prepared(
     networks = normalising(members[0], [member.build() for member in members])
     if len(members) > 1:
         networks.append(Averaged(networks).eval())
-    return networks, *raw_inputs(members[0], samples, seed, ATTACKED)
+    x, y, bounds = raw_inputs(members[0], samples, seed, ATTACKED)
+    return [network.to(device) for network in networks], x.to(device), y.to(device), bounds
 
 
 def _round(
@@ -179,7 +184,7 @@ def _round(
     share = 100 / max(1, count)
     distance = None
     if fooled.any():
-        distance = float((changed - x)[fooled].flatten(1).norm(dim=1).double().mean())
+        distance = float((changed - x)[fooled].flatten(1).norm(dim=1).cpu().double().mean())  # mps has no float64
     return AttackRound(
         attack=name,
         on=on,
@@ -188,5 +193,9 @@ def _round(
         masked=share * int(masked.sum()),
         resisted=share * int((before & ~fooled & ~masked).sum()),
         distance=distance,
-        accuracy=100 * float((answers(together, changed) == y).double().mean()),
+        accuracy=_percent(answers(together, changed) == y),
     )
+
+
+def _percent(right: Tensor) -> float:
+    return 100 * (int(right.sum()) / len(right))

@@ -57,6 +57,7 @@ class BenchSetup:
         images: what searches that share weights learn from; None finds those of `dataset` in the folder.
         shared_epochs: how long they do; None for 8, far from what is published.
         shared_batch: samples an update of theirs; None for what each of them has published.
+        device: what computes, by its name.
     """
 
     benchmark: str
@@ -69,6 +70,7 @@ class BenchSetup:
     images: str | None = None
     shared_epochs: int | None = None
     shared_batch: int | None = None
+    device: str = "cpu"
 
     def open(self) -> Table:
         """The benchmark; opened once in a process."""
@@ -94,6 +96,7 @@ class BenchSetup:
             scores=self.scores(seed) if scored else None,
             epochs=validation.epochs,
             evaluate=validation,
+            device=self.device,
         )
 
     def pictures(self) -> str:
@@ -201,6 +204,7 @@ def _run_shared(setup: BenchSetup, name: str, search: Search[Any], seed: int, fo
         seed=seed,
         epochs=setup.shared_epochs or SHARED_EPOCHS,
         batch_size=setup.shared_batch,
+        device=setup.device,
         folder=run,
         resume=run is not None,
         on_step=lambda step: clock.append(time.perf_counter() - began),

@@ -19,7 +19,7 @@ from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts, located
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode
+from initio.records import Architecture, Scalar, decode, later
 from initio.runs.folders.base import new_folder, read_record
 from initio.runs.folders.run import find_architecture, option_words, typed
 from initio.runs.folders.study import StudyFolder
@@ -50,7 +50,7 @@ class ConvergencePlan:
     seed: int
     drawn: int  # random variants
     varied: VariantKind  # what is random in them
-    device: str = "cpu"
+    device: str = later("cpu")
 
     kind: ClassVar[str] = "convergence plan"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initio.analysis.ensembles import CorruptedErrors, judge_ensemble
+from initio.autodiff.devices import find_device
 from initio.data import Noise
 from initio.data.draw import generator
 from initio.data.sources import load_parts, located, same_source
@@ -96,6 +97,7 @@ def ensemble(
     ours = {name: value for name, value in asked.items() if name in own}
     if ours.get("shared"):
         ours["shared"] = str(Path(ours["shared"]).absolute())
+    ours["device"] = str(find_device(ours.get("device", EnsemblePlan.device), measured=True))
     executor = executor_for(workers, cluster)
     plan = EnsemblePlan(
         space, located(data), settings={n: v for n, v in asked.items() if n not in own}, versions=versions(), **ours
@@ -186,7 +188,7 @@ class _EnsembleWork:
         """The members, by their estimated loss."""
         plan, began = self.plan, time.perf_counter()
         self.tell(f"stage 2 of 4: {plan.size} members by {plan.method}")
-        _, at = trained_weights(self._run)
+        _, at = trained_weights(self._run, plan.device)
         prior = self._prior(at)
         posterior = ArchitecturePosterior(at.space, tuple(at.knows.values.tolist()), plan.temperature, prior)
         labels = np.concatenate([y.numpy() for _, y in at.examples.validate()])
@@ -291,13 +293,12 @@ class _EnsembleWork:
 
     def _answers(self, models: list[TrainedModel]) -> tuple[np.ndarray, np.ndarray]:
         """Logits (n, m, classes), and the labels."""
-        import torch
+        from initio.training.fit import layers_draw_from
 
-        found = []
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator(self.plan.seed, PASSES).integers(2**62)))
+        found, device = [], find_device(self.plan.device, measured=True)
+        with layers_draw_from(int(generator(self.plan.seed, PASSES).integers(2**62)), device):
             for network in self.plan.networks(models):
-                logits, labels = answers_kept_aside(models[0], network)
+                logits, labels = answers_kept_aside(models[0], network, device=str(device))
                 found.append(logits)
         return np.stack(found), labels
 
@@ -306,14 +307,16 @@ class _EnsembleWork:
         import torch
 
         from initio.networks.corruptions import corruptions
+        from initio.training.fit import layers_draw_from
 
         if len(models[0].plan.network.shape) != 3:
             return ()
         x, y, bounds = raw_inputs(models[0], MOST_CORRUPTED, self.plan.seed, CORRUPTED)
-        networks = normalising(models[0], self.plan.networks(models))
-        found = []
-        with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            torch.default_generator.manual_seed(int(generator(self.plan.seed, CORRUPTED, 1).integers(2**62)))
+        found, device = [], find_device(self.plan.device, measured=True)
+        networks = [network.to(device) for network in normalising(models[0], self.plan.networks(models))]
+        x, y = x.to(device), y.to(device)
+        seed = int(generator(self.plan.seed, CORRUPTED, 1).integers(2**62))
+        with layers_draw_from(seed, device), torch.inference_mode():
             for name, severity, changed in corruptions(x, bounds):
                 shares = torch.stack([network(changed).softmax(1) for network in networks])
                 together, singles = shares.mean(0).argmax(1) != y, shares.argmax(2) != y
@@ -349,7 +352,8 @@ def inherited(at: SharedTraining, arch: Architecture) -> np.ndarray:
     path = Blend.path(at.space, arch)
     at.network.eval()
     with torch.inference_mode():
-        return np.concatenate([at.network(x, path).softmax(1).double().numpy() for x, _ in at.examples.validate()])
+        answers = (at.network(x.to(at.device), path).softmax(1) for x, _ in at.examples.validate())
+        return np.concatenate([answer.double().cpu().numpy() for answer in answers])
 
 
 def _draw(posterior: ArchitecturePosterior, path: Path) -> None:

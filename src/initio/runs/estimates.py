@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import softmax
 
 from initio.analysis.ensembles import EstimateAgreement, agreement
+from initio.autodiff.devices import find_device
 from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.ensemble import inherited
@@ -26,7 +27,9 @@ SIZES = (1, 3, 5)  # [NESBS Table 5.6]
 MOST = 200  # ensembles of a size that are compared
 
 
-def estimates(folders: Sequence[str | Path], sizes: Sequence[int] = SIZES, *, seed: int = 0) -> list[EstimateAgreement]:
+def estimates(
+    folders: Sequence[str | Path], sizes: Sequence[int] = SIZES, *, seed: int = 0, device: str = "cpu"
+) -> list[EstimateAgreement]:
     """Loss with shared weights on held-out samples against error of the trained networks on what was kept aside.
 
     All different networks that these ensembles have trained are put together anew.
@@ -35,12 +38,14 @@ def estimates(folders: Sequence[str | Path], sizes: Sequence[int] = SIZES, *, se
         folders: of finished ensembles with one shared network (`--shared`).
         sizes: of the ensembles that are compared; those with fewer than three are left out.
         seed: which are drawn where there are more than 200 of a size.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
     """
+    find_device(device, measured=True)  # which refuses what cannot be
     found = [load_ensemble(folder) for folder in folders]
     runs = {one.searched.resolve() for one in found}
     if len(runs) != 1:
         raise InputError(f"ensembles of {len(runs)} shared networks: compare those of one, made with --shared")
-    _, at = trained_weights(RunFolder(*runs))
+    _, at = trained_weights(RunFolder(*runs), device)
     answers, labels = _trained(found)
     held = np.concatenate([y.numpy() for _, y in at.examples.validate()])
     judged = Estimates(at.space, partial(inherited, at), held)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from initio.analysis.classification import LEVEL, Judgement, judge
+from initio.autodiff.devices import check_device
 from initio.data import Dataset, Noise, load
 from initio.data.arrays import NoPartError
 from initio.data.draw import whole
@@ -106,7 +107,7 @@ def evaluate(
             other data the test part is taken, or all where there is none; classes are matched by name.
         which: the weights of the best epoch, or of the last.
         worst: how many mistakes to show.
-        device: what computes; auto takes a GPU where there is one.
+        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         workers: processes that read image files.
         folder: where to write; by default the trained network's own, for other data a folder in it.
         save: write; without it nothing is written.
@@ -120,6 +121,7 @@ def evaluate(
     >>> seen.tested, seen.judgement.samples, seen.accuracy > 80
     ('the test part of digits', 360, True)
     """
+    check_device(device)
     if not isinstance(trained, TrainedModel):
         trained = load_model(trained)
     whole(worst, "number of mistakes to show", 0)
@@ -286,7 +288,7 @@ def _answers(
     with machine.running(), torch.inference_mode():
         model.to(machine.device).eval()
         for x, y in examples.validate():
-            outputs = model(x.to(machine.device)).double().cpu().numpy()
+            outputs = model(x.to(machine.device)).cpu().double().numpy()  # mps has no float64
             if not np.isfinite(outputs).all():
                 number = done + int(np.flatnonzero(~np.isfinite(outputs).all(axis=1))[0])
                 raise InputError(f"the network's outputs are not finite for {_place(test, number)}")

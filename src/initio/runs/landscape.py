@@ -32,7 +32,7 @@ from initio.autodiff.threads import one_thread
 from initio.data import Noise
 from initio.data.sources import load_parts
 from initio.errors import InputError
-from initio.records import Architecture, Scalar
+from initio.records import Architecture, Scalar, later
 from initio.report.terminal import brief, columns
 from initio.runs.folders.base import new_folder
 from initio.runs.folders.model import ModelFolder, TrainedModel, load_model
@@ -60,7 +60,7 @@ class LandscapePlan:
     other: str | None  # the folder of a second solution
     steps: int
     probes: int
-    device: str = "cpu"
+    device: str = later("cpu")
 
     kind: ClassVar[str] = "landscape plan"
 

@@ -155,7 +155,7 @@ def search(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels,
         size=size,
     )  # fmt: skip
-    problem = replace(problem, device=str(find_device(device)))
+    problem = replace(problem, device=str(find_device(device, measured=device == "auto")))
     if target is not None:
         shape = problem.known_data.shape
         if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at

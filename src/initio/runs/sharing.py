@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+from initio.autodiff.devices import apart, find_device
 from initio.errors import InputError
 from initio.records import decode, to_json
 from initio.report.sharing import SharedCell, SharingResult, save_sharing
@@ -42,6 +43,7 @@ def sharing(
     cells: int = 200,
     samples: int = 500,
     seed: int = 0,
+    device: str = "cpu",
     folder: str | Path | None = None,
     on_done: OnDone = lambda task, done, total: None,
 ) -> SharingResult:
@@ -53,6 +55,7 @@ def sharing(
         cells: random architectures that are compared with the table; 0 for none.
         samples: held-out samples that each is judged on with the shared weights.
         seed: of these architectures.
+        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         folder: where sharing.json and pictures go; by default into the run.
         on_done: hears of each architecture.
     """
@@ -60,12 +63,14 @@ def sharing(
 
     if cells and cells < 3:
         raise InputError(f"a correlation needs at least 3 cells, not {cells}")
+    find_device(device, measured=True)  # which refuses what cannot be
     kept = RunFolder.open(Path(run))
-    search, at = trained_weights(kept)
+    search, at = trained_weights(kept, device)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
     home = Path(folder or run)
     home.mkdir(parents=True, exist_ok=True)
-    key = hashlib.sha256(f"{to_json(kept.plan())} {samples} {seed}".encode()).hexdigest()[:8]
+    same = (to_json(kept.plan()), samples, seed, *apart(str(at.device)).values())
+    key = hashlib.sha256(" ".join(map(str, same)).encode()).hexdigest()[:8]
     journal = home / f"unfinished-sharing-{key}.jsonl"
     found: list[SharedCell] = []
     if cells:
@@ -93,8 +98,8 @@ def sharing(
     return result
 
 
-def trained_weights(kept: RunFolder) -> tuple[OneShotSearch, SharedTraining]:
-    """A finished run's search, and its network with its weights."""
+def trained_weights(kept: RunFolder, device: str = "cpu") -> tuple[OneShotSearch, SharedTraining]:
+    """A finished run's search, and its network with its weights on a device, whichever it was trained on."""
     from initio.searches.oneshot import OneShotSearch
 
     plan = kept.plan()
@@ -107,7 +112,7 @@ def trained_weights(kept: RunFolder) -> tuple[OneShotSearch, SharedTraining]:
     )
     problem = replace(problem, epochs=(plan.epochs or search.usual_epochs,), folder=kept.folder, device=plan.device)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
-    return search, search.trained(problem, plan.seed, steps)
+    return search, search.trained(problem, plan.seed, steps, device)
 
 
 def _compared(
@@ -191,7 +196,7 @@ def dominant(loss: Callable[[Tensor], Tensor], at: Tensor, iterations: int = ITE
 
     leaf = at.detach().clone().requires_grad_()
     [slope] = torch.autograd.grad(loss(leaf), [leaf], create_graph=True)
-    v = torch.randn(len(leaf), generator=torch.Generator().manual_seed(0)).to(leaf.dtype)
+    v = torch.randn(len(leaf), generator=torch.Generator().manual_seed(0)).to(leaf)
     value = residual = 0.0
     for _ in range(iterations):
         v = v / v.norm()

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from initio.autodiff.devices import can_measure, find_device
 from initio.data import Dataset
 from initio.data.look import DataReport, look
 from initio.data.sources import has_size, located
@@ -34,6 +35,9 @@ from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
 from initio.system.files import write_text
 from initio.system.leases import leased
+
+if TYPE_CHECKING:
+    from initio.training.machine import PlainMachine
 
 IMAGES, FEATURES = "nb201", "mlp-3"  # the spaces for images and for all else
 RESNET = parse("|nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|skip_connect~2|")
@@ -70,6 +74,7 @@ def solve(
     baseline: bool = True,
     skip_bad: bool = False,
     seed: int = 0,
+    device: str = "auto",
     folder: str | Path | None = None,
     resume: bool = False,
     began: float | None = None,
@@ -87,6 +92,7 @@ def solve(
         baseline: give half of the time to a ResNet of the same size, and keep the better one by validation accuracy.
         skip_bad: leave out pictures of a folder that cannot be read, instead of naming them and stopping.
         seed: of everything.
+        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         folder: of the run; by default a new one below `runs`.
         resume: go on with the run in the folder, if there is one.
         began: when the time began, by `time.perf_counter`; by default now.
@@ -97,7 +103,10 @@ def solve(
         limits = make_limits(limits or {})
     if not (isinstance(budget, int | float) and math.isfinite(budget) and budget > 0):
         raise InputError(f"the budget must be a positive number of seconds, not {budget!r}")
-    plan = SolvePlan(located(data), float(budget), limits, space, method, recipe, baseline, skip_bad, seed, versions())
+    plan = SolvePlan(
+        located(data), float(budget), limits, space, method, recipe, baseline, skip_bad, seed, str(find_device(device)),
+        versions(),
+    )  # fmt: skip
     run = SolveFolder(new_solve_folder(data) if folder is None else Path(folder))
     work = _Solving(run, plan, began, on_event)
     if not (resume and run.plan_path.is_file()):
@@ -155,6 +164,18 @@ class _Solving:
         if spec not in self.loaded:
             self.loaded[spec] = look(spec, skip_bad=self.plan.skip_bad)
         return self.loaded[spec]
+
+    @property
+    def _measures_on(self) -> str:
+        """Where the search computes: on the CPU where the device cannot measure."""
+        return self.plan.device if can_measure(self.plan.device) else "cpu"
+
+    @property
+    def _machine(self) -> PlainMachine:
+        """Where networks are trained."""
+        from initio.training.machine import PlainMachine
+
+        return PlainMachine(find_device(self.plan.device))
 
     def _stages(self, deadline: Deadline) -> SolveResult:
         kept = self.kept
@@ -239,7 +260,7 @@ class _Solving:
         costs = [space.cost(arch, network) for network in networks]
         allowed = [place for place, cost in enumerate(costs) if self.plan.limits.excess(cost) <= 1] or [0]
         first = allowed[0]
-        measured = pace(laid_out(space.build(arch, networks[first])), examples, recipe)
+        measured = pace(laid_out(space.build(arch, networks[first])), examples, recipe, self._machine)
         epochs = [measured * cost.flops / costs[first].flops for cost in costs]
         chosen = max((place for place in allowed if EPOCHS * epochs[place] <= training), default=first)
         return sizes[chosen], epochs[chosen], len(examples)
@@ -269,6 +290,7 @@ class _Solving:
             design.space,
             data=data,
             seed=self.plan.seed,
+            device=self._measures_on,
             limits=self.plan.limits,
             target=self._network(design, report),
             folder=self.kept.folder / "search",
@@ -289,11 +311,12 @@ class _Solving:
         from initio.training.machine import laid_out
         from initio.training.pace import pace
         from initio.training.recipes import make_recipe
+        from initio.training.settings import MachineSettings
 
         space, spec = get_space(arch.space), self._spec(self.look(self.plan.data)[0], design.pixels)
         recipe = make_recipe(self.plan.recipe, validation=VALIDATION, samples=design.samples)
         examples = examples_of(self.look(spec)[1], recipe, self.plan.seed)
-        epoch = pace(laid_out(space.build(arch, space.resolve(network))), examples, recipe)
+        epoch = pace(laid_out(space.build(arch, space.resolve(network))), examples, recipe, self._machine)
         epochs = max(1, min(MOST_EPOCHS, math.floor(MARGIN * until.left / epoch)))
         if recipe.warmup >= epochs:
             recipe = replace(recipe, warmup=0)
@@ -305,6 +328,7 @@ class _Solving:
             seed=self.plan.seed,
             channels=network.channels,
             cells=network.cells,
+            machine=MachineSettings(self.plan.device),
             folder=folder,
             resume=True,
             skip_bad=self.plan.skip_bad,
@@ -356,7 +380,7 @@ class _Solving:
         for name in learned_something:
             out = contenders[name].outcome
             self.hear(f"evaluating the {NAMES[name]}")
-            seen = evaluate(contenders[name], save=name == best).judgement
+            seen = evaluate(contenders[name], device=self.plan.device, save=name == best).judgement
             learned = f"{out.epochs} epochs in {out.seconds:.0f} s, validation {out.accuracy:.2f} %"
             scores[name] = HeldOutScore(seen.accuracy, seen.low, seen.high, learned)
             if out.ended:

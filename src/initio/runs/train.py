@@ -217,7 +217,10 @@ def _deaf(epoch: TrainedEpoch, model: nn.Module) -> None:
 
 @dataclass(frozen=True)
 class _Keeper:
-    """Writes what each epoch came to, before the checkpoint says that it is done."""
+    """Writes what each epoch came to: its weights before the checkpoint says that it is done, its line after that.
+
+    So a line never goes again: what it tells has not to be done anew.
+    """
 
     kept: ModelFolder
     tell: OnEvent

@@ -26,7 +26,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from initio.autodiff.devices import apart
+from initio.autodiff.devices import apart, find_device
 from initio.data import Noise
 from initio.data.draw import HELD_OUT, generator
 from initio.errors import InputError, at_least, positive
@@ -359,15 +359,15 @@ class OneShotSearch(Search[SharedEpoch]):
         examples = examples_of(data, settings, seed)
         return SharedTraining(problem, laid_out(network), knows, tally, examples, settings, seed, stage)
 
-    def trained(self, problem: Problem, seed: int, steps: Sequence[SharedEpoch]) -> SharedTraining:
-        """The last network of a finished run with its weights, on the CPU, from the checkpoint in the run's folder."""
+    def trained(self, problem: Problem, seed: int, steps: Sequence[SharedEpoch], device: str = "cpu") -> SharedTraining:
+        """The last network of a finished run with its weights, from the checkpoint in the run's folder, on a device."""
         each, last = self.n_epochs(problem), self.stages - 1
         at = self.training(problem, seed, last, tuple(steps[: last * each]))
         path = checkpoint_of(problem.folder, last)
         notes: list[str] = []
         epochs = fit_epochs(
             at.network, at.examples, at.settings, seed=seed, checkpoint=path, identity=self.identity(at),
-            on_note=notes.append,
+            machine=PlainMachine(find_device(device, measured=True)), on_note=notes.append,
         )  # fmt: skip
         if len(next(iter(epochs))) < each:
             why = next(iter(notes), f"{str(path)!r} does not hold all its epochs")

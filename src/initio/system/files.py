@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from platform import node
 from secrets import token_hex
 
 from initio.errors import InputError
@@ -17,7 +22,8 @@ try:  # not every system has them: there, nothing is locked and no memory is kno
     import resource
 except ImportError:
     fcntl = resource = None  # type: ignore[assignment, unused-ignore]
-TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\..*)?")
+TEMPORARY = re.compile(r"\..+-([0-9a-f]{4})[0-9a-f]{12}(\..*)?")  # whose, and which
+DAY = 86_400.0  # seconds
 
 
 def cache_folder(name: str) -> Path:
@@ -53,15 +59,38 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether it is a temporary file of `whole_file` whose process was killed."""
-    if fcntl is None or not TEMPORARY.fullmatch(path.name):
+    """Whether it is a temporary file of `whole_file` whose process was killed.
+
+    Of this machine's files a lock says so. A shared folder (NFS) may keep the locks of another machine to itself, so
+    what another one made is left alone until nobody has written to it for a day.
+    """
+    made = TEMPORARY.fullmatch(path.name)
+    if made is None:
         return False
     try:
+        if made[1] != _ours():
+            return time.time() - path.stat().st_mtime > DAY
+        if fcntl is None:
+            return False
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return True
-    except OSError:  # someone is writing to it, or it is gone
+    except OSError:  # someone is writing to it, it is gone, or there are no locks
         return False
+
+
+@cache
+def this_machine() -> str:
+    """This machine since it was started, or a container on it: where locks and process numbers have one meaning."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # not Linux
+        return f"{node()} {uuid.getnode():x}"
+
+
+def _ours() -> str:
+    """What names of this machine's temporary files begin their token with."""
+    return hashlib.sha256(this_machine().encode()).hexdigest()[:4]
 
 
 def _start(target: Path) -> str:
@@ -72,10 +101,11 @@ def _start(target: Path) -> str:
 def _temporary(target: Path) -> Iterator[Path]:
     """A new empty file beside the target, locked: a process that is killed loses its locks, whatever else it leaves."""
     while True:
-        path = target.with_name(f"{_start(target)}{token_hex(8)}{target.suffix}")
+        path = target.with_name(f"{_start(target)}{_ours()}{token_hex(6)}{target.suffix}")
         with path.open("xb") as file:
             if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                with suppress(OSError):  # a folder without locks, where nothing is ever taken for abandoned
+                    fcntl.flock(file, fcntl.LOCK_EX)
             if path.exists():  # nobody took it for abandoned before it was locked
                 yield path
                 return

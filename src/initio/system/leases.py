@@ -13,7 +13,6 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,7 @@ from platform import node
 from secrets import token_hex
 
 from initio.errors import InputError
-from initio.system.files import write_text
+from initio.system.files import this_machine, write_text
 
 NAME = "lease.json"
 RENEWAL, EXPIRY = 10.0, 60.0  # seconds
@@ -66,11 +65,11 @@ class Holder:
     @classmethod
     def me(cls) -> Holder:
         """This process, in a new block."""
-        return cls(node(), _machine(), os.getpid(), _began(os.getpid()) or "", token_hex(8))
+        return cls(node(), this_machine(), os.getpid(), _began(os.getpid()) or "", token_hex(8))
 
     def alive(self) -> bool | None:
         """Whether it still runs; None where this machine cannot know."""
-        if self.machine != _machine():
+        if self.machine != this_machine():
             return None
         now = _began(self.pid)
         if now is None or now != self.began:
@@ -184,14 +183,6 @@ def _changed(path: Path, seen: bytes) -> bytes | None:
         time.sleep(LOOK)
         now = _read(path)
     return now
-
-
-def _machine() -> str:
-    """This machine since it was started, or a container on it: where numbers of processes have one meaning."""
-    try:
-        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:  # not Linux
-        return f"{node()} {uuid.getnode():x}"
 
 
 def _began(pid: int) -> str | None:

@@ -303,10 +303,9 @@ def fit(
             ended = why_end()
             while len(history) < settings.epochs and not ended:
                 history.append(trainer.epoch(len(history), validate=each))
-                ended = why_end()
-                if on_epoch is not None:
-                    ended = on_epoch(history[-1], trainer.model) or ended
+                asked = on_epoch and on_epoch(history[-1], trainer.model)
                 trainer.save()
+                ended = asked or why_end()
             accuracy = history[-1].validation
             if accuracy is None:
                 _, accuracy = trainer.validate()

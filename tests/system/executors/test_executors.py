@@ -5,9 +5,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from distributed import KilledWorker
@@ -111,6 +113,7 @@ def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done
         (KilledWorker("task", SimpleNamespace(address="tcp://x"), 3), WorkerDiedError, "task"),
         (ModuleNotFoundError("No module named 'initio'", name="initio"), InputError, "has no initio: install the same"),
         (CancelledError(), InputError, "went away"),
+        (OSError("Timed out trying to connect"), InputError, "went away: what was done is kept"),
     ],
 )
 def test_what_a_cluster_answers(raised: Exception, told: type[Exception], match: str) -> None:
@@ -121,6 +124,62 @@ def test_what_a_cluster_answers(raised: Exception, told: type[Exception], match:
     future.set_exception(raised)
     with pytest.raises(told, match=match):
         session._answer(future)
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "match"),
+    [
+        ("running", WorkerDiedError, "died with an answer that it had not handed over"),  # hence done again
+        ("connecting", InputError, "went away: what was done is kept"),
+    ],
+)
+def test_an_answer_that_is_never_handed_over(
+    monkeypatch: pytest.MonkeyPatch, status: str, told: type[Exception], match: str
+) -> None:
+    monkeypatch.setattr(cluster, "HAND_OVER", 0.01)
+    session = _ClusterSession.__new__(_ClusterSession)
+    session._where, session._client = "tcp://host:1", SimpleNamespace(status=status)
+    with pytest.raises(told, match=match):
+        session._answer(Future[int]())
+
+
+class _Flaky(Executor):
+    """Its workers die of a task so many times, by the task's number; all at once where a session is full."""
+
+    def __init__(self, deaths: dict[int, int]) -> None:
+        self.deaths, self.done = deaths, list[int]()
+
+    @property
+    def workers(self) -> int:
+        return 2
+
+    @contextmanager
+    def open(self, work: object) -> Iterator[Any]:
+        yield SimpleNamespace(workers=2, submit=self._submit, look=lambda: None)
+
+    def _submit(self, task: int) -> Future[int]:
+        future: Future[int] = Future()
+        if self.deaths.get(task, 0):
+            self.deaths[task] -= 1
+            future.set_exception(WorkerDiedError("killed"))
+        else:
+            self.done.append(task)
+            future.set_result(square(task))
+        return future
+
+
+def test_what_is_retried_and_what_is_given_up() -> None:
+    """Without a process: a task may kill two workers, not three, and no other is done twice."""
+    deaths: list[None] = []
+    flaky = _Flaky({5: DEATHS - 1, 11: 1})
+    assert answers(flaky, square, deaths) == SQUARES
+    assert sorted(flaky.done) == list(TASKS)
+    assert deaths
+    flaky, found = _Flaky({5: DEATHS, 11: DEATHS}), []
+    with pytest.raises(LostTasksError) as lost:
+        flaky.map(square, TASKS, lambda number, _: found.append(number))
+    assert lost.value.numbers == [5, 11]
+    assert sorted(found) == [number for number in TASKS if number not in (5, 11)]
 
 
 def test_a_worker_of_another_version_is_refused(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from initio.analysis.ensembles import CorruptedErrors, EnsembleJudgement, by_corruption
 from initio.data.draw import generator
 from initio.errors import InputError
-from initio.records import Architecture, Scalar
+from initio.records import Architecture, Scalar, later
 from initio.runs.evaluate import kept_aside
 from initio.runs.folders.base import read_record
 from initio.runs.folders.model import TrainedModel, load_model
@@ -90,7 +90,7 @@ class EnsemblePlan:
     cells: int | None = None
     drop_path: float = 0.01
     shared: str = ""
-    device: str = "cpu"
+    device: str = later("cpu")
     settings: dict[str, Scalar] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 

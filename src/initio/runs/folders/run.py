@@ -25,7 +25,7 @@ from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, from_json, to_json
+from initio.records import Architecture, Scalar, decode, from_json, later, to_json
 from initio.runs.budget import TrainingSizes
 from initio.runs.folders.base import add_record, read_lines, read_record, write_record
 from initio.runs.folders.model import ModelFolder
@@ -65,7 +65,7 @@ class RunPlan:
     workers: int | None = field(default=None, compare=False)
     cache: bool | None = field(default=None, compare=False)
     cluster: str | None = field(default=None, compare=False, kw_only=True)
-    device: str = field(default="cpu", kw_only=True)
+    device: str = later("cpu", kw_only=True)
     fingerprint: str = ""  # of the first batch
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 

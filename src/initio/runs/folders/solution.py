@@ -23,7 +23,7 @@ from typing import ClassVar, TypeVar
 
 from initio.data.look import DataReport
 from initio.errors import InputError
-from initio.records import Scalar
+from initio.records import Scalar, later
 from initio.report.terminal import columns
 from initio.runs.folders.base import read_record, write_record
 from initio.runs.folders.run import option_words
@@ -48,6 +48,7 @@ class SolvePlan:
     baseline: bool
     skip_bad: bool
     seed: int
+    device: str = later("cpu")
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     kind: ClassVar[str] = "solve plan"
@@ -57,7 +58,8 @@ class SolvePlan:
         asked: dict[str, Scalar] = {"data": self.data, "budget": f"{self.budget:g}s", **vars(self.limits)}
         if self.limits.max_latency is not None:
             asked["max_latency"] = f"{self.limits.max_latency}s"
-        asked |= {name: getattr(self, name) for name in ("space", "method", "recipe", "baseline", "skip_bad", "seed")}
+        own = ("space", "method", "recipe", "baseline", "skip_bad", "seed", "device")
+        asked |= {name: getattr(self, name) for name in own}
         return f"initio solve {option_words({name: value for name, value in asked.items() if value is not None})}"
 
 
