@@ -153,10 +153,10 @@ def test_a_bench_on_another_device(tmp_path: Path) -> None:
     assert there.choices == here.choices
 
 
-def test_a_bench_on_the_cpu_goes_on_with_the_journal_that_it_had() -> None:
-    """Its name comes from the repr, and a device has a name of its own."""
+def test_a_bench_on_another_device_has_a_journal_and_a_folder_of_its_own() -> None:
+    """The journal's name comes from the repr."""
     setup = BenchSetup("nb201", Budget(queries=2))
-    assert "device" not in repr(setup)
+    assert repr(setup) != repr(replace(setup, device="meta"))
     command = BenchCommand("nb201", device="meta")
     assert command.setup().device == "meta"
     assert command._stem() == BenchCommand("nb201")._stem().replace("robust", "robust-meta")

@@ -105,6 +105,25 @@ def test_epochs_that_lost_their_lines_are_known_from_the_checkpoint(tmp_path: Pa
     assert [epoch.loss for epoch in resumed.epochs] == [epoch.loss for epoch in whole.epochs]
 
 
+def test_an_epoch_without_its_checkpoint_has_no_line_that_would_be_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while it is written, it is learned again: whoever reads the lines meanwhile is told nothing that goes."""
+
+    def killed(*_: object) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        initio.train(MLP, "digits", folder=tmp_path / "t", on_event=stop_in(2), **FEW)
+    before = ModelFolder(tmp_path / "t").epochs()
+    with monkeypatch.context() as patched, pytest.raises(StopError):
+        patched.setattr("initio.training.checkpoints.save", killed)
+        resume_training(tmp_path / "t", tensorboard=False)
+    assert [epoch.epoch for epoch in before] == [1]
+    assert ModelFolder(tmp_path / "t").epochs() == before
+    assert [epoch.epoch for epoch in resume_training(tmp_path / "t", tensorboard=False).epochs] == [1, 2, 3]
+
+
 def test_weights_with_other_bytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StopError):
         initio.train(MLP, "digits", folder=tmp_path / "t", on_event=stop_in(3), **FEW)

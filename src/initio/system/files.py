@@ -65,13 +65,11 @@ def is_abandoned(path: Path) -> bool:
     what another one made is left alone until nobody has written to it for a day.
     """
     made = TEMPORARY.fullmatch(path.name)
-    if made is None:
+    if fcntl is None or made is None:
         return False
     try:
         if made[1] != _ours():
             return time.time() - path.stat().st_mtime > DAY
-        if fcntl is None:
-            return False
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return True
