@@ -116,9 +116,10 @@ def test_an_epoch_without_its_checkpoint_has_no_line_that_would_be_taken_back(
     with pytest.raises(StopError):
         initio.train(MLP, "digits", folder=tmp_path / "t", on_event=stop_in(2), **FEW)
     before = ModelFolder(tmp_path / "t").epochs()
-    with monkeypatch.context() as patched, pytest.raises(StopError):
+    with monkeypatch.context() as patched:
         patched.setattr("initio.training.checkpoints.save", killed)
-        resume_training(tmp_path / "t", tensorboard=False)
+        with pytest.raises(StopError):
+            resume_training(tmp_path / "t", tensorboard=False)
     assert [epoch.epoch for epoch in before] == [1]
     assert ModelFolder(tmp_path / "t").epochs() == before
     assert [epoch.epoch for epoch in resume_training(tmp_path / "t", tensorboard=False).epochs] == [1, 2, 3]
