@@ -70,9 +70,10 @@ class Parts:
         """An `InputError` for models that other tensors cannot stand in."""
         if any(isinstance(module, torch.jit.ScriptModule) for module in self.modules):
             raise InputError("a compiled model cannot be scored: take the module that it was compiled from")
+        device = self.device  # asked once: it lists all tensors
         for t in [*self.parameters.values(), *self.buffers]:
-            if t.device != self.device:
-                raise InputError(f"the model is on {self.device} and on {t.device}: move all of it to one device")
+            if t.device != device:
+                raise InputError(f"the model is on {device} and on {t.device}: move all of it to one device")
             if t.device.type not in devices.MEASURED_ON:
                 raise InputError(
                     f"the model is on the device {t.device}: models are scored on {' or '.join(devices.MEASURED_ON)}, "
