@@ -247,7 +247,7 @@ def _defence(out: Path) -> str:
                     for each in result["rounds"]
                     if each["attack"] == attack and each["on"] != "all"
                 ]
-                alone = [each["samples"] / n * (100 - each["fooled"]) for each, n in rounds]
+                alone = [each["samples"] / n * max(0.0, 100 - each["fooled"]) for each, n in rounds]
                 cells += [_with_error(alone, 1), _with_error([each["accuracy"] for each, _ in rounds], 1)]
             rows.append(cells)
     return f"Table 5.4\n\n{_table(rows)}" if len(rows) > 1 else ""
