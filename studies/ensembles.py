@@ -5,8 +5,8 @@
     python -m studies.ensembles figures --out ens               # Figures 5.3 and 5.5 to 5.7, with shared weights
     python -m studies.ensembles members --out ens               # Figure 5.4
 
-All methods take one shared network by data and seed, and are compared at the same number of networks whose predictions
-they ask for. Every number of a row is read from the folders of `initio ensemble` and `initio attack`.
+All methods take one shared network by data and seed, and may ask for the predictions of the same number of networks; a
+posterior that is sure asks for fewer, since draws with the same network twice are left out. Every number of a row is read from the folders of `initio ensemble` and `initio attack`.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ def _made(path: str, folder: Path, shared: Path, seed: int, settings: dict[str, 
     if (folder / "result.json").is_file():
         return
     began = time.process_time()
+    # Member k is trained with seed + k: hundreds keep the members of two seeds apart.
     asked = {"prior": "uniform", **{"digits": {"size": 3}}.get(path, MEMBERS), **settings}
-    found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **asked)
+    found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=100 * seed, **asked)
     _spent(folder, began)
     print(f"{folder.parent.name} {folder.name}: error {found.outcome.judgement.error:.2f} %", flush=True)
 
@@ -185,7 +186,7 @@ def _errors(out: Path, data: str) -> str:
         "blur %",
         "contrast %",
     ]
-    rows = [[*titles, "shared network s", "own s"]]
+    rows = [[*titles, "networks asked", "shared network s", "own s"]]
     single: list[float] = []
     for row in ROWS:
         found = [(folder, initio.load_ensemble(folder)) for folder in _finished(out, data, row)]
@@ -204,6 +205,7 @@ def _errors(out: Path, data: str) -> str:
                 _with_error([100 * one.calibration_error for one in wholes]),
                 _with_error([one.brier for one in wholes], 3),
                 *(_with_error([float(value) for value in values]) for values in corrupted.values()),
+                f"{np.mean([each.choice.networks for _, each in found]):.0f}",
                 _seconds([folder.parent / "post-training" for folder, _ in found]),
                 _seconds([folder for folder, _ in found]),
             ]

@@ -72,6 +72,15 @@ def test_a_network_predicts_once_and_the_mean_is_judged(estimates: Estimates) ->
     assert losses[2] < max(losses[:2])
 
 
+def test_isomorphic_cells_answer_for_themselves_with_shared_weights(estimates: Estimates) -> None:
+    other = next(arch for arch in NB201.architectures() if NB201.canonical(arch) != arch)
+    one = NB201.canonical(other)
+    first, second = estimates.of(one), estimates.of(other)
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(estimates.of(other), Fake()(other))
+    assert not estimates.different([one, other])
+
+
 @pytest.mark.parametrize(("sampling", "delta_by"), [("mc", "grid"), ("svgd", "grid"), ("svgd", "bayes")])
 def test_the_best_of_many_comes_first_and_again(sampling: str, delta_by: str, estimates: Estimates) -> None:
     def run() -> list:  # type: ignore[type-arg]

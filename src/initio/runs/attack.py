@@ -142,8 +142,9 @@ def _counted(networks: Sequence[nn.Module], attacks: Sequence[str], hear: OnPass
 
     def note(*_: object) -> None:
         nonlocal done
-        done = min(done + 1, ends[ended])
-        hear("passes of attacks", done, ends[-1])
+        if done < ends[ended]:  # the few passes at an attack's beginning and end are not told
+            done += 1
+            hear("passes of attacks", done, ends[-1])
 
     def finish() -> None:
         nonlocal ended, done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations, islice
+from itertools import combinations
 from math import comb
 from pathlib import Path
 from random import Random
@@ -53,8 +53,7 @@ def estimates(
     for size in sizes:
         if comb(len(answers), size) < 3:
             continue
-        groups = list(islice(combinations(sorted(answers), size), 100_000))
-        groups = Random(f"estimates {seed}").sample(groups, min(len(groups), MOST))
+        groups = _groups(sorted(answers), size, Random(f"estimates {seed}"))
         true = [float((np.mean([answers[a] for a in group], axis=0).argmax(1) != labels).mean()) for group in groups]
         rows.append(agreement([judged.loss(group) for group in groups], true, size=size))
     if not rows:
@@ -62,14 +61,28 @@ def estimates(
     return rows
 
 
+def _groups(members: Sequence[Architecture], size: int, rng: Random) -> list[tuple[Architecture, ...]]:
+    """At most `MOST` different groups of so many members, every one as likely as another."""
+    if comb(len(members), size) <= MOST:
+        return list(combinations(members, size))
+    drawn: dict[tuple[Architecture, ...], None] = {}
+    while len(drawn) < MOST:
+        drawn[tuple(sorted(rng.sample(members, size)))] = None
+    return list(drawn)
+
+
 def _trained(found: Sequence[Ensemble]) -> tuple[dict[Architecture, np.ndarray], np.ndarray]:
-    """The probabilities of each different trained network on what was kept aside, and the labels."""
+    """The probabilities of each different trained network on what was kept aside, by its member, and the labels."""
     answers: dict[Architecture, np.ndarray] = {}
+    networks: set[Architecture] = set()
     for one in found:
         with np.load(one.folder / "predictions.npz") as kept:
             labels = np.asarray(kept["labels"])
             if one.plan.method != "droppath":
                 home = get_space(one.plan.space)
                 for number, logits in zip(one.outcome.members, kept["logits"], strict=True):
-                    answers.setdefault(home.canonical(one.choice.members[number - 1]), softmax(logits, axis=1))
+                    member = one.choice.members[number - 1]
+                    if home.canonical(member) not in networks:
+                        networks.add(home.canonical(member))
+                        answers[member] = softmax(logits, axis=1)
     return answers, labels

@@ -98,7 +98,10 @@ class Candidate:
 
 
 class Estimates:
-    """Losses of ensembles with inherited weights; each network predicts once, whatever it is a member of.
+    """Losses of ensembles with inherited weights; each path predicts once, whatever it is a member of.
+
+    Isomorphic architectures are one network when they are built, but other edges of the shared network, with other
+    weights: each answers for itself.
 
     Args:
         space: of the architectures, which names the representative of equal networks.
@@ -112,10 +115,9 @@ class Estimates:
 
     def of(self, arch: Architecture) -> np.ndarray:
         """Its probabilities."""
-        key = self.space.canonical(arch)
-        if key not in self.known:
-            self.known[key] = self.predict(arch)
-        return self.known[key]
+        if arch not in self.known:
+            self.known[arch] = self.predict(arch)
+        return self.known[arch]
 
     def loss(self, members: Sequence[Architecture]) -> float:
         """The mean of −log p(label), p the mean of the members' probabilities."""
