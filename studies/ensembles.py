@@ -6,7 +6,8 @@
     python -m studies.ensembles members --out ens               # Figure 5.4
 
 All methods take one shared network by data and seed, and may ask for the predictions of the same number of networks; a
-posterior that is sure asks for fewer, since draws with the same network twice are left out. Every number of a row is read from the folders of `initio ensemble` and `initio attack`.
+posterior that is sure asks for fewer, since draws with the same network twice are left out. Every number of a row is
+read from the folders of `initio ensemble` and `initio attack`.
 """
 
 from __future__ import annotations
