@@ -30,7 +30,10 @@ def one_line(message: str) -> str:
 
     >>> one_line("a name with\n\x1b[31mcolour")
     'a name with\\n\\x1b[31mcolour'
+    >>> one_line("there is no store 'postgresql//ada:s3cret@db/scores'")
+    "there is no store 'postgresql//ada:...@db/scores'"
     """
+    message = re.sub(r"(//[^\s/:@'\"]*:)(?!PASSWORD@)[^\s'\"]*@", r"\1...@", message)  # a password in an address
     text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
     if len(text) > LONGEST:  # the end says where to read on
         text = f"{text[: LONGEST - 100]} ... {text[-95:]}"

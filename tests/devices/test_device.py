@@ -140,7 +140,7 @@ def test_half_precision_where_it_is_safe() -> None:
         assert half[name].value == pytest.approx(exact[name].value, rel=0.25), name  # four inputs, two channels
 
 
-@pytest.mark.parametrize("name", ["kappa", "lambda_min", "grasp"])
+@pytest.mark.parametrize("name", ["kappa", "lambda_min", "meco", "near", "progressivity", "grasp"])
 def test_half_precision_where_it_is_not(name: str) -> None:
     with pytest.raises(initio.InputError, match=f"{name} cannot be measured in half precision, which rounds away"):
         evaluate(network(), BATCH, [name], Options(dtype="bfloat16"))

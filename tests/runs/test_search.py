@@ -192,17 +192,15 @@ def test_a_budget_of_time_is_kept_and_what_was_used_before_a_stop_counts(tmp_pat
     begin = time.perf_counter()
     folder = tmp_path / "run"
     asked: dict[str, Any] = {**TINY, "budget": 25.0, "folder": folder}
-    seen: list[object] = []
 
     def stop(what: object) -> None:
-        seen.append(what)
-        if type(what).__name__ == "TrainingProgress" and len(seen) > 20:
+        if type(what).__name__ == "TrainingProgress" and RunFolder(folder).seconds() > 0.3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         initio.search("nb201", "hnas", "digits", on_progress=stop, **asked)
     used = RunFolder(folder).seconds()
-    assert used > 0.3  # ticks are noted between two steps
+    assert used > 0.3
     sizes = RunFolder(folder).sizes()
     result = initio.search("nb201", "hnas", "digits", resume=True, **asked)
     assert time.perf_counter() - begin < 30

@@ -111,7 +111,7 @@ def test_greedy_selection_adds_what_helps_most(estimates: Estimates) -> None:
     pool = list(estimates.known)
     assert len(pool) == 8
     best = min(pool, key=lambda arch: estimates.loss([arch]))
-    assert NB201.canonical(chosen.members[0]) == best
+    assert chosen.members[0] == best
     pairs = [estimates.loss(pair) for pair in combinations(pool, 2) if best in pair]
     assert chosen.loss == pytest.approx(min(pairs))
 
@@ -128,7 +128,7 @@ def test_evolution_asks_for_as_many_networks_and_selects_among_all(estimates: Es
     lived = list(estimates.known)
     assert len(lived) == 15
     first = min(lived, key=lambda arch: estimates.loss([arch]))
-    assert NB201.canonical(chosen.members[0]) == first
+    assert chosen.members[0] == first
     assert chosen.loss == pytest.approx(min(estimates.loss([first, arch]) for arch in lived if arch != first))
     assert nes_re(NB201, estimates, 2, 15, seed=0) == [chosen]
 

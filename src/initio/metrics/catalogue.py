@@ -46,7 +46,10 @@ def get_metric(name: str) -> Metric:
     return replace(found, name=name)
 
 
-SMALL_EIGENVALUES = ("kappa", "lambda_min", "lambda_relative", "eigen", "naswot", "nngp")
+SMALL_EIGENVALUES = (
+    "kappa", "lambda_min", "lambda_relative", "eigen", "naswot", "nngp",
+    "jacob_cov", "meco", "near", "expressivity", "progressivity",
+)  # fmt: skip
 
 
 def choose(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
