@@ -33,7 +33,8 @@ def one_line(message: str) -> str:
     >>> one_line("there is no store 'postgresql//ada:s3cret@db/scores'")
     "there is no store 'postgresql//ada:...@db/scores'"
     """
-    message = re.sub(r"(//[^\s/:@'\"]*:)(?!PASSWORD@)[^\s'\"]*@", r"\1...@", message)  # a password in an address
+    secret = r"(//[^\s/:@'\"]{0,99}:)(?!PASSWORD@)[^\s'\"]{0,99}@"  # bounded: a file may have put anything there
+    message = re.sub(secret, r"\1...@", message)
     text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
     if len(text) > LONGEST:  # the end says where to read on
         text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
