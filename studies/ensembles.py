@@ -22,23 +22,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import t
 
 import initio
-from initio.analysis.ensembles import EstimateAgreement
+from initio.analysis.classification import Judgement
+from initio.analysis.ensembles import EstimateAgreement, by_corruption, judge_ensemble
 from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture
+from initio.runs.attack import AttackResult, AttackRound
 from initio.runs.estimates import SIZES, estimates
+from initio.runs.folders.base import read_record, write_record
 from initio.runs.folders.run import RunFolder
 from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 
 IMAGES, SIDE = 10_000, 16  # of each data set, half of its pixels a side
 SUPERNET = {"epochs": 30, "posterior_updates": 500}
-MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
+MEMBERS = {"channels": 8, "cells": 1, "epochs": 12, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
-ATTACKS, ATTACKED = ("fgsm", "pgd", "cw", "autoattack"), 30
+ATTACKED = {"fgsm": 300, "pgd": 300, "cw": 300, "autoattack": 40}  # images that an attack changes
 DATA = ("cifar10", "cifar100", "digits")
 COLOURS = DATA[:2]
 MOST_SEEDS = 20  # that are looked for
@@ -57,7 +61,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "prior": "ranking",
     },
 }
-DEFENDED = ("NESBS (SVGD-RD)", "NESBS (MC)", "DeepEns (mode)", "NES-RS")
+DEFENDED = ("NESBS (SVGD-RD)", "NESBS (MC)", "DeepEns (mode)", "NES-RS", "random")  # DropPath cannot be: it is random
 BEST_RESPONSE = ("NESBS (SVGD-RD)", "NESBS (MC)")  # Table 5.7, on CIFAR-10
 
 
@@ -106,10 +110,13 @@ def run(source: Path, out: Path, asked: Sequence[str], seeds: int) -> None:
 
 
 def _attacked(folder: Path, seed: int) -> None:
-    if not (folder / "attacks.json").is_file():
-        began = time.process_time()
-        initio.attack(folder, ATTACKS, samples=ATTACKED, seed=seed)
-        print(f"{folder.parent.name} {folder.name}: attacks in {time.process_time() - began:.0f} s", flush=True)
+    """A file an attack, so that a run that was stopped goes on with the next."""
+    for attack, samples in ATTACKED.items():
+        path = folder / f"attack-{attack}.json"
+        if not path.is_file():
+            began = time.process_time()
+            write_record(path, initio.attack(folder, [attack], samples=samples, seed=seed, save=False))
+            print(f"{folder.parent.name} {folder.name}: {attack} {time.process_time() - began:.0f} s", flush=True)
 
 
 def _shared(path: str, out: Path, data: str, seed: int, posterior: str) -> Path:
@@ -158,64 +165,131 @@ def _seconds(folders: Sequence[Path]) -> str:
     return f"{np.mean([json.loads(path.read_text())['seconds'] for path in paths]):.0f}"
 
 
-def _with_error(values: Sequence[float], digits: int = 2) -> str:
-    """Mean and standard error."""
+def _with_interval(values: Sequence[float], digits: int = 2) -> str:
+    """Mean and half of the 95 % interval of Student's t."""
     mean = f"{np.mean(values):.{digits}f}"
     if len(values) == 1:
         return mean
-    return f"{mean} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
+    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{mean} ± {half:.{digits}f}"
 
 
 def page(out: Path) -> str:
     """All tables as Markdown."""
-    parts = [_errors(out, data) for data in DATA]
-    parts += [_singles(out), _defence(out), _estimates(out), _posteriors(out)]
+    parts = [part for data in DATA for part in (_errors(out, data), _differences(out, data))]
+    parts += [_singles(out), *(_defence(out, data) for data in COLOURS), _estimates(out), _posteriors(out)]
     return "\n\n".join(part for part in parts if part)
 
 
+CORRUPTIONS = ("noise", "blur", "contrast")
+TITLES = (
+    "method", "seeds", "error %", "best member %", "loss", "ECE %", "Brier", *(f"{name} %" for name in CORRUPTIONS),
+    "1,000 parameters", "networks asked", "own s",
+)  # fmt: skip
+
+
 def _errors(out: Path, data: str) -> str:
-    """Tables 5.1 and 5.2: error, calibration and cost."""
-    titles = [
-        "method",
-        "seeds",
-        "error %",
-        "best member %",
-        "loss",
-        "ECE %",
-        "Brier",
-        "noise %",
-        "blur %",
-        "contrast %",
-    ]
-    rows = [[*titles, "networks asked", "shared network s", "own s"]]
-    single: list[float] = []
+    """Tables 5.1 and 5.2: error, calibration, size and cost; then single networks, members of the above."""
+    rows = [list(TITLES)]
+    shared: set[Path] = set()
     for row in ROWS:
-        found = [(folder, initio.load_ensemble(folder)) for folder in _finished(out, data, row)]
+        found = [initio.load_ensemble(folder) for folder in _finished(out, data, row)]
         if not found:
             continue
-        judged = [each.outcome.judgement for _, each in found]
-        wholes = [one.whole for one in judged]
-        corrupted = {
-            name: [np.mean([c.error for c in e.outcome.corrupted if c.corruption == name]) for _, e in found]
-            for name in ("noise", "blur", "contrast")
-        }
+        shared |= {each.searched for each in found}
+        judged = [each.outcome.judgement for each in found]
         rows.append(
             [
-                row, str(len(found)), _with_error([one.error for one in judged]),
-                _with_error([min(one.singles) for one in judged]), _with_error([one.loss for one in wholes], 3),
-                _with_error([100 * one.calibration_error for one in wholes]),
-                _with_error([one.brier for one in wholes], 3),
-                *(_with_error([float(value) for value in values]) for values in corrupted.values()),
-                f"{np.mean([each.choice.networks for _, each in found]):.0f}",
-                _seconds([folder.parent / "post-training" for folder, _ in found]),
-                _seconds([folder for folder, _ in found]),
+                row, str(len(found)), _with_interval([one.error for one in judged]),
+                _with_interval([min(one.singles) for one in judged]), *_quality([one.whole for one in judged]),
+                *_corrupted([[error for _, error, _ in by_corruption(each.outcome.corrupted)] for each in found]),
+                f"{np.mean([_parameters(each) for each in found]) / 1000:.0f}",
+                f"{np.mean([each.choice.networks for each in found]):.0f}", _seconds([each.folder for each in found]),
             ]
         )  # fmt: skip
-        if row == "DeepEns (mode)":
-            single = [one.singles[0] for one in judged]
-    if single:
-        rows.append(["the mode alone", str(len(single)), _with_error(single), *[""] * (len(rows[0]) - 3)])
-    return f"{data} (Tables 5.1 and 5.2)\n\n{_table(rows)}" if len(rows) > 1 else ""
+    rows += _alone(out, data)
+    if len(rows) == 1:
+        return ""
+    before = f"The shared network took {_seconds(sorted(shared))} s before that"
+    return f"{data} (Tables 5.1 and 5.2). {before}.\n\n{_table(rows)}"
+
+
+def _alone(out: Path, data: str) -> list[list[str]]:
+    """Single networks: all trainings of the mode, and the network of the least estimated loss of NES-RS's pool."""
+    rows = []
+    modes = [initio.load_ensemble(folder) for folder in _finished(out, data, "DeepEns (mode)")]
+    if modes:
+        judged = [_member_judgements(each) for each in modes]
+        ates = [[ate for _, _, ate in by_corruption(each.outcome.corrupted)] for each in modes]
+        rows.append(
+            [
+                "the mode alone, mean of its trainings", str(len(modes)),
+                _with_interval([float(np.mean([100 - one.accuracy for one in own])) for own in judged]), "",
+                *_quality([one for own in judged for one in own], by=len(judged[0])), *_corrupted(ates),
+                f"{np.mean([_parameters(each) / each.plan.size for each in modes]) / 1000:.0f}", "1", "",
+            ]
+        )  # fmt: skip
+    pools = [initio.load_ensemble(folder) for folder in _finished(out, data, "NES-RS")]
+    if pools:
+        first = [_member_judgements(each)[0] for each in pools]
+        rows.append(
+            [
+                "the best of NES-RS's pool alone, by its estimate", str(len(pools)),
+                _with_interval([100 - one.accuracy for one in first]), "", *_quality(first), *[""] * len(CORRUPTIONS),
+                f"{np.mean([_parameters(each, 1) for each in pools]) / 1000:.0f}", f"{NETWORKS}", "",
+            ]
+        )  # fmt: skip
+    return rows
+
+
+def _member_judgements(found: initio.Ensemble) -> list[Judgement]:
+    with np.load(found.folder / "predictions.npz") as kept:
+        names = found.members[0].plan.names
+        return [judge_ensemble(one[None], kept["labels"], names).whole for one in kept["logits"]]
+
+
+def _quality(judged: Sequence[Judgement], by: int = 1) -> list[str]:
+    """Loss, ECE and Brier score; `by` judgements in a row are one seed's, whose mean counts."""
+    columns = (
+        [one.loss for one in judged],
+        [100 * one.calibration_error for one in judged],
+        [one.brier for one in judged],
+    )
+    return [
+        _with_interval(np.reshape(column, (-1, by)).mean(1).tolist(), digits)
+        for column, digits in zip(columns, (3, 2, 3), strict=True)
+    ]
+
+
+def _corrupted(errors: list[list[float]]) -> list[str]:
+    """By corruption, in the order of `CORRUPTIONS`."""
+    return [_with_interval(own) for own in zip(*errors, strict=True)] or [""] * len(CORRUPTIONS)
+
+
+def _parameters(found: initio.Ensemble, most: int | None = None) -> int:
+    """Of all members, or of the first."""
+    return sum(part.numel() for member in found.members[:most] for part in member.build().parameters())
+
+
+def _differences(out: Path, data: str) -> str:
+    """Errors by pairs: the same seed has the same shared network and images."""
+    ours = [row for row in ROWS if row.startswith("NESBS")]
+    rivals = [row for row in ROWS if row not in ours]
+    errors = {row: _error_by_seed(out, data, row) for row in ROWS}
+    rows = [["method", *(f"− {rival}" for rival in rivals)]]
+    for row in ours:
+        cells = []
+        for rival in rivals:
+            both = sorted(errors[row].keys() & errors[rival].keys())
+            cells.append(_with_interval([errors[row][s] - errors[rival][s] for s in both]) if both else "")
+        if any(cells):
+            rows.append([row, *cells])
+    return f"{data}: differences of errors, points, by seed\n\n{_table(rows)}" if len(rows) > 1 else ""
+
+
+def _error_by_seed(out: Path, data: str, row: str) -> dict[str, float]:
+    folders = _finished(out, data, row)
+    return {folder.parent.name: initio.load_ensemble(folder).outcome.judgement.error for folder in folders}
 
 
 def _singles(out: Path) -> str:
@@ -227,33 +301,47 @@ def _singles(out: Path) -> str:
         for data in there:
             judged = [initio.load_ensemble(folder).outcome.judgement for folder in _finished(out, data, row)]
             for name in ("ate", "ppd", "oracle"):
-                cells.append(_with_error([getattr(one, name) for one in judged]) if judged else "")
+                cells.append(_with_interval([getattr(one, name) for one in judged]) if judged else "")
         if any(cells):
             rows.append([row, *cells])
     return f"Table 5.5\n\n{_table(rows)}"
 
 
-def _defence(out: Path) -> str:
-    """Table 5.4: accuracy of the attacked member, and of all members on what fooled it."""
-    rows = [["data", "method", *(f"{attack} {side} %" for attack in ATTACKS for side in ("attack", "defence"))]]
-    for data in COLOURS:
+def _defence(out: Path, data: str) -> str:
+    """Table 5.4: one member attacked, then all together; means over members, then over seeds."""
+    titles = ("method", "images", "before: all right %", "one attacked: it is fooled %", "it is right %", "all right %")
+    rows = [["attack", *titles, "all attacked: they are fooled %", "they are right %"]]
+    for attack in ATTACKED:
         for row in DEFENDED:
-            found = [folder / "attacks.json" for folder in _finished(out, data, row)]
-            told = [json.loads(path.read_text()) for path in found if path.is_file()]
-            if not told:
-                continue
-            cells = [data, row]
-            for attack in ATTACKS:
-                rounds = [
-                    (each, result["samples"])
-                    for result in told
-                    for each in result["rounds"]
-                    if each["attack"] == attack and each["on"] != "all"
-                ]
-                alone = [each["samples"] / n * max(0.0, 100 - each["fooled"]) for each, n in rounds]
-                cells += [_with_error(alone, 1), _with_error([each["accuracy"] for each, _ in rounds], 1)]
-            rows.append(cells)
-    return f"Table 5.4\n\n{_table(rows)}" if len(rows) > 1 else ""
+            paths = [folder / f"attack-{attack}.json" for folder in _finished(out, data, row)]
+            told = [read_record(AttackResult, path) for path in paths if path.is_file()]
+            if told:
+                seeds = [_attack_means(one) for one in told]
+                columns = ([float(x) for x in column if x is not None] for column in zip(*seeds, strict=True))
+                rows.append(
+                    [attack, row, str(told[0].samples), *(_with_interval(own, 1) if own else "" for own in columns)]
+                )
+    return f"{data} (Table 5.4)\n\n{_table(rows)}" if len(rows) > 1 else ""
+
+
+def _attack_means(result: AttackResult) -> list[float | None]:
+    """Of one seed: right before; one attacked: fooled, right, all right; all attacked: fooled, right."""
+    singles = [each for each in result.rounds if each.on != "all"]
+    [together] = [each for each in result.rounds if each.on == "all"]
+    fooled = [each.fooled for each in singles if each.fooled is not None]
+    return [
+        result.clean,
+        float(np.mean(fooled)) if fooled else None,
+        float(np.mean([_right(each, result.samples) for each in singles])),
+        float(np.mean([each.accuracy for each in singles])),
+        together.fooled,
+        _right(together, result.samples),
+    ]
+
+
+def _right(each: AttackRound, samples: int) -> float:
+    """Answers of the attacked network that are right in spite of it, in percent of all samples."""
+    return each.samples / samples * (100 - (each.fooled or 0.0))
 
 
 def _estimates(out: Path) -> str:
@@ -266,7 +354,7 @@ def _estimates(out: Path) -> str:
             if not found:
                 continue
             columns = ([getattr(one, name) for one in found] for name in ("spearman", "pearson", "top"))
-            cells = [_with_error([value for value in column if value is not None]) for column in columns]
+            cells = [_with_interval([value for value in column if value is not None]) for column in columns]
             rows.append([data, str(n), str(sum(one.ensembles for one in found)), *cells])
     return f"Table 5.6\n\n{_table(rows)}" if len(rows) > 1 else ""
 
@@ -287,7 +375,7 @@ def _posteriors(out: Path) -> str:
         own = [folder_of(out, DATA[0], int(folder.parent.name.rpartition("-")[2]), row) for folder in other]
         if other:
             errors = [[initio.load_ensemble(f).outcome.judgement.error for f in group] for group in (other, own)]
-            rows.append([row, str(len(other)), *map(_with_error, errors)])
+            rows.append([row, str(len(other)), *map(_with_interval, errors)])
     return f"Table 5.7 ({DATA[0]})\n\n{_table(rows)}" if len(rows) > 1 else ""
 
 
@@ -332,79 +420,135 @@ class _Judge:
         return ArchitecturePosterior(self.at.space, self.alpha, temperature)
 
 
-BUDGETS, TEMPERATURES = (6, 15, 30, 60), (0.1, 1.0, 10.0)
-DELTAS = (-2.0, -1.0, 0.0, 1.0)
+BUDGETS, TEMPERATURES = (15, 30, 60, 120), (0.1, 1.0, 10.0)
+DELTAS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0)
+POSTERIORS = ("post-training", "best-response")
+SHARED_ERROR = "test error with shared weights, %"
+Choose = Callable[
+    [_Judge, int, int], Sequence[Architecture]
+]  # members for a judge, its seed, and a place on the x axis
 
 
 def figures(out: Path, pictures: Path) -> None:
     """Figures 5.3 and 5.5 to 5.7 on CIFAR-10, from finished runs of the shared network."""
     from initio.report.surfaces import save_lines
 
-    found = (out / f"{DATA[0]}-{seed}" / "post-training" for seed in range(MOST_SEEDS))
-    runs = [run for run in found if run.is_dir() and RunFolder(run).finished]
-    judges = [_Judge(run) for run in runs]
-    seeds = range(len(judges))
-
-    def curve(choose: Callable[[_Judge, int, int], Sequence[Architecture]], at: Sequence[float]) -> Any:
-        errors = [[judges[s].error(choose(judges[s], s, k)) for s in seeds] for k in range(len(at))]
-        return np.array(at), np.mean(errors, axis=1)
-
-    def sampled(sampling: Any, temperature: float) -> Callable[[_Judge, int, int], Sequence[Architecture]]:
-        def choose(judge: _Judge, seed: int, k: int) -> Sequence[Architecture]:
-            posterior, rng = judge.posterior(temperature), np.random.default_rng((seed, k))
-            try:
-                return nesbs(posterior, judge.held, 3, BUDGETS[k] // 3, rng, sampling)[0].members
-            except InputError:  # no draw has three different networks
-                return (posterior.mode,)
-
-        return choose
-
-    lines = {
-        "NESBS (SVGD-RD)": curve(sampled("svgd", 1.0), BUDGETS),
-        "NESBS (MC)": curve(sampled("mc", 1.0), BUDGETS),
-        "NES-RS": curve(lambda j, s, k: nes_rs(j.at.space, j.held, 3, BUDGETS[k], s)[0].members, BUDGETS),
-        "random": curve(lambda j, s, k: uniform(j.at.space, j.held, 3, BUDGETS[k] // 3, s)[0].members, BUDGETS),
+    judges = {seed: _Judge(run) for seed, run in _shared_runs(out, "post-training")}
+    by_budget = "networks that predict", SHARED_ERROR
+    rivals: dict[str, Callable[[int], Choose]] = {
+        "NESBS (SVGD-RD)": partial(_sampled, "svgd", 1.0),
+        "NESBS (MC)": partial(_sampled, "mc", 1.0),
+        "NES-RS": lambda n: lambda j, s, k: nes_rs(j.at.space, j.held, n, BUDGETS[k], s)[0].members,
+        "random": lambda n: lambda j, s, k: uniform(j.at.space, j.held, n, BUDGETS[k] // n, s)[0].members,
+        "single best": lambda _: lambda j, s, k: uniform(j.at.space, j.held, 1, BUDGETS[k], s)[0].members,
     }
-    by_budget = "networks that predict", "test error with shared weights, %"
-    save_lines({f"n = 3, {len(judges)} seeds": lines}, pictures / "ensembles-5-3.svg", by_budget)
+    panels = {f"n = {n}": {name: _curve(judges, choose(n), BUDGETS) for name, choose in rivals.items()} for n in (3, 5)}
+    save_lines(panels, pictures / "ensembles-5-3.svg", by_budget)
+    _print_curves("5.3", panels)
     panels = {
-        f"τ = {tau:g}": {sampling: curve(sampled(sampling, tau), BUDGETS) for sampling in ("svgd", "mc")}
+        f"τ = {tau:g}": {
+            f"{sampling}, n = {n}": _curve(judges, _sampled(sampling, tau, n), BUDGETS)
+            for sampling in ("svgd", "mc")
+            for n in (3, 5)
+        }
         for tau in TEMPERATURES
     }
     save_lines(panels, pictures / "ensembles-5-6.svg", by_budget)
-
-    def apart(temperature: float) -> Callable[[_Judge, int, int], Sequence[Architecture]]:
-        def choose(judge: _Judge, seed: int, k: int) -> Sequence[Architecture]:
-            rng = np.random.default_rng((seed, 9))
-            drawn = judge.posterior(temperature).sets(5, [DELTAS[k]] * 4, rng)
-            return min(drawn, key=judge.held.loss)
-
-        return choose
-
-    deltas = {f"τ = {tau:g}": curve(apart(tau), DELTAS) for tau in TEMPERATURES}
-    save_lines({"n = 5": deltas}, pictures / "ensembles-5-7.svg", ("δ", by_budget[1]))
-    for name, points in (("5.3", lines), ("5.7", deltas), *((f"5.6 {tau}", own) for tau, own in panels.items())):
-        for line, (x, y) in points.items():
-            print(f"Figure {name} {line}: " + ", ".join(f"{a:g}: {b:.1f} %" for a, b in zip(x, y, strict=True)))
-    _discrepancy(out)
+    _print_curves("5.6", panels)
+    apart = {tau: _apart(judges, tau) for tau in TEMPERATURES}
+    panels = {
+        title: {f"τ = {tau:g}": (np.array(DELTAS), *own[place]) for tau, own in apart.items()}
+        for place, title in enumerate((SHARED_ERROR, "different networks of 5"))
+    }
+    save_lines(panels, pictures / "ensembles-5-7.svg", ("δ", ""))
+    _print_curves("5.7", panels)
+    _discrepancy(out, pictures / "ensembles-5-5.svg")
 
 
-def _discrepancy(out: Path) -> None:
+def _shared_runs(out: Path, posterior: str) -> Iterator[tuple[int, Path]]:
+    """Finished ones, with their seeds."""
+    for seed in range(MOST_SEEDS):
+        run = out / f"{DATA[0]}-{seed}" / posterior
+        if run.is_dir() and RunFolder(run).finished:
+            yield seed, run
+
+
+def _curve(judges: dict[int, _Judge], choose: Choose, at: Sequence[float]) -> tuple[np.ndarray, ...]:
+    """x, mean over seeds, standard error."""
+    errors = [[judge.error(choose(judge, seed, k)) for seed, judge in judges.items()] for k in range(len(at))]
+    return np.array(at), *_mean_and_error(errors)
+
+
+def _mean_and_error(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Along the last axis."""
+    found = np.array(values)
+    return found.mean(-1), found.std(-1, ddof=min(1, found.shape[-1] - 1)) / np.sqrt(found.shape[-1])
+
+
+def _sampled(sampling: Any, temperature: float, size: int) -> Choose:
+    def choose(judge: _Judge, seed: int, k: int) -> Sequence[Architecture]:
+        posterior, rng = judge.posterior(temperature), np.random.default_rng((seed, k))
+        try:
+            return nesbs(posterior, judge.held, size, BUDGETS[k] // size, rng, sampling)[0].members
+        except InputError:  # no draw has so many different networks
+            return (posterior.mode,)
+
+    return choose
+
+
+def _apart(judges: dict[int, _Judge], temperature: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each δ the error of the best of four ensembles of five, and how many of the five are different networks."""
+    errors, different = [], []
+    for delta in DELTAS:
+        chosen = [
+            min(
+                judge.posterior(temperature).sets(5, [delta] * 4, np.random.default_rng((seed, 9))), key=judge.held.loss
+            )
+            for seed, judge in judges.items()
+        ]
+        errors.append([judge.error(own) for judge, own in zip(judges.values(), chosen, strict=True)])
+        different.append(
+            [
+                float(len({judge.at.space.canonical(a) for a in own}))
+                for judge, own in zip(judges.values(), chosen, strict=True)
+            ]
+        )
+    return [_mean_and_error(errors), _mean_and_error(different)]
+
+
+def _print_curves(number: str, panels: dict[str, dict[str, tuple[np.ndarray, ...]]]) -> None:
+    for panel, lines in panels.items():
+        for name, points in lines.items():
+            told = (f"{x:g}: {y:.1f} ± {error:.1f}" for x, y, error in zip(*points, strict=True))
+            print(f"Figure {number}, {panel}, {name}: {', '.join(told)}", flush=True)
+
+
+def _discrepancy(out: Path, path: Path) -> None:
     """Figure 5.5: how far the likeliest architecture is from the best of 60 random ones, by posterior."""
-    for kind in ("post-training", "best-response"):
-        gaps = []
-        for seed in range(MOST_SEEDS):
-            run = out / f"{DATA[0]}-{seed}" / kind
-            if not (run.is_dir() and RunFolder(run).finished):
-                continue
+    from matplotlib.figure import Figure
+
+    from initio.report.figures import save_figure
+
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    axis = figure.subplots()
+    for place, kind in enumerate(POSTERIORS):
+        modes, bests = [], []
+        for seed, run in _shared_runs(out, kind):
             judge, rng = _Judge(run), np.random.default_rng(seed)
             flat = replace(judge.posterior(), alpha=(0.0,) * len(judge.alpha))
-            best = min(judge.error([flat.sample(rng)]) for _ in range(NETWORKS))
-            gaps.append((judge.error([judge.posterior().mode]), best))
-        if gaps:
-            mode, best = (_with_error([gap[side] for gap in gaps]) for side in (0, 1))
-            gap = _with_error([a - b for a, b in gaps])
-            print(f"Figure 5.5 {kind}: mode {mode} %, best of {NETWORKS} random {best} %, gap {gap}")
+            bests.append(min(judge.error([flat.sample(rng)]) for _ in range(NETWORKS)))
+            modes.append(judge.error([judge.posterior().mode]))
+        if not modes:
+            continue
+        means, errors = _mean_and_error([modes, bests])
+        for side, (name, colour) in enumerate((("mode", "C0"), (f"best of {NETWORKS} random", "C1"))):
+            bar = axis.bar(place + 0.4 * side, means[side], 0.38, yerr=errors[side], color=colour, capsize=3)
+            if place == 0:
+                bar.set_label(name)
+            print(f"Figure 5.5, {kind}, {name}: {means[side]:.1f} ± {errors[side]:.1f} %")
+    axis.set(xticks=[0.2, 1.2], xticklabels=POSTERIORS, ylabel=SHARED_ERROR)
+    axis.legend(fontsize="small")
+    save_figure(figure, path)
 
 
 def members(out: Path, path: Path) -> None:

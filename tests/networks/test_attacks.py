@@ -105,6 +105,17 @@ def test_cw_finds_nearly_the_nearest_boundary() -> None:
     assert (distance <= 1.25 * nearest + 0.02).all()
 
 
+def test_cw_tries_the_largest_c_on_what_was_never_turned() -> None:
+    """A slope w so flat that c must be 2 · distance / ‖w‖ = 5 to pay for the way, more than two bisections reach."""
+    model = nn.Linear(6, 2).double().requires_grad_(False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0] * 6, [0.0] * 6]) / 50)
+        model.bias.copy_(torch.tensor([-0.054, 0.0]))
+    x = torch.full((1, 6), 0.5, dtype=torch.float64)
+    y = answers(model, x)
+    assert answers(model, cw(model, x, y)) != y
+
+
 @pytest.mark.parametrize("name", ["fgsm", "pgd", "cw"])
 def test_nothing_can_be_done_without_a_gradient(name: str) -> None:
     class Steps(nn.Module):

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import signal
+from dataclasses import replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import combinations, count
@@ -19,7 +20,7 @@ import torch
 import initio
 from initio.cli import main
 from initio.errors import InputError
-from initio.networks.attacks import ATTACKS
+from initio.networks.attacks import ATTACKS, Bounds
 from initio.networks.autoattack import autoattack
 from initio.networks.shared import SharedNetwork
 from initio.records import Architecture, from_json
@@ -207,7 +208,7 @@ def test_the_python_file_answers_the_same_and_has_a_card(made: Path, tmp_path: P
     ("wrong", "sentence"),
     [
         ({"size": 1}, "at least 2 members"),
-        ({"size": 15_626}, "15,625 architectures"),
+        ({"size": 5_260}, "5,259 different networks"),  # 5,260 but for the one that is not connected
         ({"method": "boosting"}, "method must be"),
         ({"temperature": 0.0}, "positive"),
         ({"candidates": 0}, "at least 1"),
@@ -281,8 +282,22 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
             return torch.nn.functional.one_hot((x.flatten(1).sum(1) * 0).long(), 10).double()
 
     monkeypatch.setattr("initio.runs.folders.model.TrainedModel.build", lambda *_: Flat())
-    found = initio.attack(made, ("fgsm", "pgd", "cw"), samples=60, save=False)
+    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
+    found = initio.attack(made, ("fgsm", "pgd", "cw", "autoattack"), samples=60, save=False)
     assert {(each.fooled, each.masked, each.resisted) for each in found.rounds if each.samples} == {(0.0, 100.0, 0.0)}
+
+
+def test_a_member_that_was_never_right_has_no_shares(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, bounds: Bounds) -> torch.Tensor:
+        return x
+
+    monkeypatch.setitem(ATTACKS, "fgsm", never)
+    monkeypatch.setattr("initio.networks.attacks.answers", lambda model, x: torch.full((len(x),), 10))
+    found = initio.attack(made, ("fgsm",), samples=10, save=False)
+    assert {(each.samples, each.fooled, each.masked, each.resisted) for each in found.rounds} == {(0, None, None, None)}
+    assert found.rows()[0][2:5] == ("none was right",) * 3
+    half = replace(found, rounds=(found.rounds[0], replace(found.rounds[1], samples=4, fooled=50.0, masked=0.0)))
+    assert half.rows()[0][2] == "50.0"
 
 
 @pytest.mark.parametrize("method", ["nes-rs", "nes-re", "random", "deep", "droppath"])

@@ -95,6 +95,16 @@ def test_the_best_of_many_comes_first_and_again(sampling: str, delta_by: str, es
     assert run() == found
 
 
+@pytest.mark.parametrize("sampling", ["mc", "svgd"])
+def test_ensembles_that_are_none_are_drawn_again(sampling: str, estimates: Estimates) -> None:
+    """Of a posterior whose draws often repeat a network."""
+    posterior, rng = leaning(3.0), np.random.default_rng(0)
+    once = [tuple(posterior.sample(rng) for _ in range(3)) for _ in range(12)]
+    assert sum(map(estimates.different, once)) < 12
+    found = nesbs(posterior, estimates, 3, 12, np.random.default_rng(0), sampling)  # type: ignore[arg-type]
+    assert len({frozenset(candidate.members) for candidate in found}) == 12
+
+
 def test_a_posterior_that_is_sure_is_a_sentence(estimates: Estimates) -> None:
     with pytest.raises(InputError, match="higher temperature"):
         nesbs(leaning(200.0), estimates, 3, 5, np.random.default_rng(0), "mc")

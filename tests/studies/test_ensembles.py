@@ -20,7 +20,11 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "SUPERNET": {"epochs": 1, "posterior_epochs": 1, "posterior_updates": 1, "batch_size": 16},
         "MEMBERS": {"channels": 2, "cells": 1, "epochs": 1, "size": 2},
         "ROWS": {row: {**ensembles.ROWS[row], "candidates": 3} for row in kept},
-        "ATTACKS": ("fgsm",),
+        "ATTACKED": {"fgsm": 5},
+        "BUDGETS": (5, 10),
+        "TEMPERATURES": (1.0,),
+        "DELTAS": (-2.0, 1.0),
+        "NETWORKS": 3,
         "DEFENDED": kept[:1],
         "BEST_RESPONSE": kept[:1],
     }.items():
@@ -34,7 +38,7 @@ def test_it_runs_once_and_says_what_it_found(tiny: Path, monkeypatch: pytest.Mon
     text = ensembles.page(out)
     found = initio.load_ensemble(ensembles.folder_of(out, "cifar10", 0, "DeepEns (mode)"))
     assert f"| DeepEns (mode) | 1 | {found.outcome.judgement.error:.2f} |" in text
-    assert f"| the mode alone | 1 | {found.outcome.judgement.singles[0]:.2f} |" in text
+    assert f"| the mode alone, mean of its trainings | 1 | {found.outcome.judgement.ate:.2f} |" in text
     for table in ("Table 5.4", "Table 5.5", "Table 5.6", "Table 5.7"):
         assert table in text
     with np.load(out / "data" / "cifar10-50.npz") as made:
@@ -43,3 +47,23 @@ def test_it_runs_once_and_says_what_it_found(tiny: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(initio, "search", None)
     ensembles.run(tiny, out, ("cifar10",), seeds=1)
     assert ensembles.page(out) == text
+
+
+def test_its_figures_have_every_line(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tiny / "ens"
+    ensembles.run(tiny, out, ("cifar10",), seeds=1)
+    ensembles.figures(out, tiny)
+    told = capsys.readouterr().out
+    for n in (3, 5):
+        for name in ("NESBS (SVGD-RD)", "NESBS (MC)", "NES-RS", "random", "single best"):
+            assert f"Figure 5.3, n = {n}, {name}: 5: " in told
+    assert "Figure 5.7, different networks of 5, τ = 1: -2: " in told
+    assert "Figure 5.5, best-response, best of 3 random" in told
+    ensembles.members(out, tiny / "ensembles-5-4.svg")
+    for number in range(3, 8):
+        assert (tiny / f"ensembles-5-{number}.svg").read_text().startswith("<?xml")
+
+
+def test_an_interval_is_students() -> None:
+    assert ensembles._with_interval([1.0, 2.0, 3.0]) == "2.00 ± 2.48"  # 4.303 / √3
+    assert ensembles._with_interval([1.0]) == "1.00"

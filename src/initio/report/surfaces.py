@@ -114,17 +114,15 @@ def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]]
     save_figure(figure, path, title)
 
 
-def save_lines(
-    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], path: Path, labels: tuple[str, str]
-) -> None:
-    """Curves (x, y) by panel and name, with these labels of x and y."""
+def save_lines(panels: Mapping[str, Mapping[str, tuple[np.ndarray, ...]]], path: Path, labels: tuple[str, str]) -> None:
+    """Curves (x, y), or (x, y, error of y), by panel and name, with these labels of x and y."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.4 * len(panels) + 0.8, 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, lines) in zip(axes, panels.items(), strict=True):
-        for name, (x, y) in lines.items():
-            axis.plot(x, y, marker=".", label=name)
+        for name, (x, y, *error) in lines.items():
+            axis.errorbar(x, y, *error, marker=".", capsize=2, label=name)
         axis.set(xlabel=labels[0], ylabel=labels[1])
         axis.set_title(title, fontsize="medium")
         axis.grid(alpha=0.3)

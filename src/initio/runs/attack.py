@@ -31,15 +31,16 @@ ATTACKED = 90210  # stream of the samples that are attacked
 
 @dataclass(frozen=True)
 class AttackRound:
-    """One attack on one network; shares are in percent of the samples that it answered rightly before.
+    """One attack on one network; shares are in percent of the samples that it answered rightly before, None if none.
 
     Args:
         attack: its name.
         on: the member that was attacked, from 1; `all` is the mean of the members.
         samples: answered rightly before.
         fooled: share that the attacked network answers wrongly now.
-        masked: share that it still answers rightly, but whose gradient is zero: no attack by gradients could have
-            turned them, so they are no sign of robustness.
+        masked: share that it still answers rightly, but whose gradient is exactly zero: no attack by gradients could
+            have turned them, so they are no sign of robustness. (A gradient that is merely tiny or useless is not seen;
+            AutoAttack's Square, which asks for none, is there for such networks.)
         resisted: the rest.
         distance: mean L2 of the changes of those that were turned; None if none was.
         accuracy: of all members together on the changed inputs of all samples.
@@ -48,9 +49,9 @@ class AttackRound:
     attack: str
     on: str
     samples: int
-    fooled: float
-    masked: float
-    resisted: float
+    fooled: float | None
+    masked: float | None
+    resisted: float | None
     distance: float | None
     accuracy: float
 
@@ -72,7 +73,10 @@ class AttackResult:
     kind: ClassVar[str] = "attacks"
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table: by attack, the mean over members that are attacked, then all together attacked."""
+        """The table: by attack, the mean over members that are attacked, then all together attacked.
+
+        Members without a right answer before have no shares and do not count in theirs.
+        """
         found = []
         for attack in dict.fromkeys(each.attack for each in self.rounds):
             own = [each for each in self.rounds if each.attack == attack]
@@ -80,8 +84,9 @@ class AttackResult:
             for name, group in (("one member", singles), ("all together", whole)):
                 if group:
                     columns = ("fooled", "masked", "resisted", "accuracy")
-                    means = [float(np.mean([getattr(each, column) for each in group])) for column in columns]
-                    found.append((attack, name, *(f"{mean:.1f}" for mean in means)))
+                    found.append(
+                        (attack, name, *(_mean([getattr(each, column) for each in group]) for column in columns))
+                    )
         return found
 
 
@@ -182,7 +187,10 @@ def _round(
     blind = gradient(network, x, y).flatten(1).abs().amax(1) == 0
     masked = before & ~fooled & blind
     count = int(before.sum())
-    share = 100 / max(1, count)
+
+    def share(of: Tensor) -> float | None:
+        return 100 * (int(of.sum()) / count) if count else None
+
     distance = None
     if fooled.any():
         distance = float((changed - x)[fooled].flatten(1).norm(dim=1).cpu().double().mean())  # mps has no float64
@@ -190,12 +198,18 @@ def _round(
         attack=name,
         on=on,
         samples=count,
-        fooled=share * int(fooled.sum()),
-        masked=share * int(masked.sum()),
-        resisted=share * int((before & ~fooled & ~masked).sum()),
+        fooled=share(fooled),
+        masked=share(masked),
+        resisted=share(before & ~fooled & ~masked),
         distance=distance,
         accuracy=_percent(answers(together, changed) == y),
     )
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    """Of those that exist."""
+    known = [value for value in values if value is not None]
+    return f"{np.mean(known):.1f}" if known else "none was right"
 
 
 def _percent(right: Tensor) -> float:

@@ -102,11 +102,7 @@ def ensemble(
     plan = EnsemblePlan(
         space, located(data), settings={n: v for n, v in asked.items() if n not in own}, versions=versions(), **ours
     )
-    home = get_space(space)
-    if home.count() < plan.size:
-        raise InputError(
-            f"{space} has {home.count():,} architectures: an ensemble cannot have {plan.size} different ones"
-        )
+    _check_size(plan)
     if plan.shared:
         _check_shared(plan)
     kept = EnsembleFolder(new_folder("ensemble", space, seed=plan.seed) if folder is None else Path(folder))
@@ -125,6 +121,20 @@ def resume_ensemble(
     """Goes on with an interrupted ensemble; a finished one is read."""
     kept = EnsembleFolder.open(folder)
     return _EnsembleWork(kept, kept.plan(), executor_for(workers, cluster), on_event or _unheard).run()
+
+
+def _check_size(plan: EnsemblePlan) -> None:
+    """Refuses more different networks than there are; trainings of one cell are no different networks."""
+    if plan.method in ("deep", "droppath"):
+        return
+    space, different = get_space(plan.space), set[Architecture]()
+    for arch in filter(space.connected, space.architectures()):
+        different.add(space.canonical(arch))
+        if len(different) == plan.size:
+            return
+    raise InputError(
+        f"{plan.space} has {len(different):,} different networks: an ensemble cannot have {plan.size:,} of them"
+    )
 
 
 def _check_shared(plan: EnsemblePlan) -> None:

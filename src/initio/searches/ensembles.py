@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle, islice
 from random import Random
 from typing import Literal
 
@@ -28,6 +29,7 @@ DeltaBy = Literal["grid", "bayes"]
 
 LEAST, MOST, GRID = -2.0, 1.0, 7  # of δ [NESBS 5.3.4], and how many values a grid has
 DRAWS = 100  # attempts to draw a network that an ensemble does not have
+ROUNDS = 20  # in which ensembles are drawn again for those that were none, or known
 FOUNDERS = 5  # one in so many of NES-RE's networks is random, the others are children
 
 
@@ -138,20 +140,27 @@ def nesbs(
     sampling: Sampling = "svgd",
     delta_by: DeltaBy = "grid",
 ) -> list[Candidate]:
-    """`count` ensembles of the posterior with their estimated losses, the best first (Algorithm 5.1).
+    """`count` different ensembles of the posterior with their estimated losses, the best first (Algorithm 5.1).
 
-    Ensembles in which two members are the same network are left out: no more can be learned of them than of smaller
-    ones.
+    Ensembles in which two members are the same network are drawn again: no more can be learned of them than of smaller
+    ones. A posterior that is nearly sure gives fewer than `count`.
     """
     if sampling == "mc":
-        drawn = [(tuple(posterior.sample(rng) for _ in range(size)), None) for _ in range(count)]
-        found = _judged(drawn, estimates)
+        found = _redrawn(
+            lambda missing: [(tuple(posterior.sample(rng) for _ in range(size)), None) for _ in range(missing)],
+            estimates, count,
+        )  # fmt: skip
     elif delta_by == "grid":
         grid = np.linspace(LEAST, MOST, GRID)
         if count < GRID:
             grid = np.linspace(MOST, LEAST, count)  # the most different first
-        deltas = np.resize(grid, count).tolist()
-        found = _judged(list(zip(posterior.sets(size, deltas, rng), deltas, strict=True)), estimates)
+        turns = cycle(grid.tolist())
+
+        def moved(missing: int) -> list[tuple[Members, float | None]]:
+            deltas = list(islice(turns, missing))
+            return list(zip(posterior.sets(size, deltas, rng), deltas, strict=True))
+
+        found = _redrawn(moved, estimates, count)
     else:
         found = _by_bayes(posterior, estimates, size, count, rng)
     if not found:
@@ -160,6 +169,19 @@ def nesbs(
             f"take a higher temperature, or more candidates"
         )
     return sorted(found, key=lambda candidate: candidate.loss)
+
+
+def _redrawn(
+    draw: Callable[[int], Sequence[tuple[Members, float | None]]], estimates: Estimates, count: int
+) -> list[Candidate]:
+    """So many ensembles of different networks, no two of which are the same; fewer where the last rounds find none."""
+    found: dict[frozenset[Architecture], Candidate] = {}
+    for _ in range(ROUNDS):
+        for candidate in _judged(draw(count - len(found)), estimates):
+            found.setdefault(frozenset(candidate.members), candidate)
+        if len(found) == count:
+            break
+    return list(found.values())
 
 
 def _judged(drawn: Sequence[tuple[Members, float | None]], estimates: Estimates) -> list[Candidate]:
