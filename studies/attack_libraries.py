@@ -41,7 +41,7 @@ def _foolbox(name: str) -> Attack:
             "fgsm": foolbox.attacks.LinfFastGradientAttack(random_start=False),
             "pgd": foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS),
             "cw": foolbox.attacks.L2CarliniWagnerAttack(
-                binary_search_steps=3, steps=50, stepsize=0.01, initial_const=0.001
+                binary_search_steps=3, steps=50, stepsize=0.01, initial_const=0.1
             ),
         }
         epsilon = {"cw": None}.get(name, EPSILON)
@@ -57,7 +57,7 @@ def _torchattacks(name: str) -> Attack:
         attacks = {
             "fgsm": lambda: torchattacks.FGSM(model, eps=EPSILON),
             "pgd": lambda: torchattacks.PGD(model, eps=EPSILON, alpha=STEP, steps=STEPS, random_start=True),
-            "cw": lambda: torchattacks.CW(model, c=1, kappa=0, steps=50, lr=0.01),
+            "cw": lambda: torchattacks.CW(model, c=10, kappa=0, steps=50, lr=0.01),
             "autoattack": lambda: torchattacks.AutoAttack(model, eps=EPSILON, n_classes=CLASSES, seed=0),
         }
         return attacks[name]()(x, y)
@@ -76,7 +76,7 @@ def _art(name: str) -> Attack:
             "fgsm": lambda: FastGradientMethod(wrapped, eps=EPSILON),
             "pgd": lambda: ProjectedGradientDescent(wrapped, eps=EPSILON, eps_step=STEP, max_iter=STEPS, verbose=False),
             "cw": lambda: CarliniL2Method(
-                wrapped, binary_search_steps=3, max_iter=50, learning_rate=0.01, initial_const=0.001, verbose=False
+                wrapped, binary_search_steps=3, max_iter=50, learning_rate=0.01, initial_const=0.1, verbose=False
             ),
             "autoattack": lambda: AutoAttack(wrapped, eps=EPSILON, eps_step=STEP),
         }

@@ -1,10 +1,13 @@
 """Attacks against answers by hand: where a linear network turns, how far, and that PGD is never weaker than FGSM."""
 
+from importlib import import_module
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from initio.networks.attacks import ATTACKS, EPSILON, Bounds, answers, cw, fgsm, gradient, pgd
+from initio.networks.attacks import ATTACKS, EPSILON, RATE, STEP, STEPS, Bounds, answers, cw, fgsm, gradient, pgd
 
 
 def linear(seed: int = 0) -> nn.Linear:
@@ -103,6 +106,33 @@ def test_cw_finds_nearly_the_nearest_boundary() -> None:
     distance = (changed - x).norm(dim=1)
     assert (distance >= nearest - 1e-9).all()
     assert (distance <= 1.25 * nearest + 0.02).all()
+
+
+@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # foolbox's own
+def test_a_library_finds_the_same() -> None:
+    """foolbox: the same FGSM to the bit of a float, the same samples by PGD, and no nearer ones by CW."""
+    foolbox: Any = import_module("foolbox")
+    model = bent(0).float().eval()
+    with torch.no_grad():
+        model[0].weight *= 20  # type: ignore[index]
+    x = samples(model.double(), 100)[0].float()
+    y = answers(model.float(), x)
+    wrapped = foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu")
+
+    def theirs(attack: Any, epsilon: float | None) -> Tensor:
+        changed: Tensor = attack(wrapped, x, y, epsilons=epsilon)[1]
+        return changed
+
+    torch.testing.assert_close(fgsm(model, x, y), theirs(foolbox.attacks.LinfFastGradientAttack(), EPSILON))
+    by_pgd = theirs(foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=False), EPSILON)
+    assert (answers(model, by_pgd) != y).any()
+    assert not ((answers(model, by_pgd) != y) & (answers(model, pgd(model, x, y)) == y)).any()
+    by_cw = theirs(foolbox.attacks.L2CarliniWagnerAttack(3, 50, stepsize=RATE, initial_const=0.1), None)
+    turned = (answers(model, by_cw) != y) & (by_cw != 0).any(1)  # zeros are what it has not found
+    ours = cw(model, x, y)
+    assert turned.sum() > 50
+    assert (answers(model, ours) != y)[turned].all()
+    assert (ours - x)[turned].norm(dim=1).mean() <= 1.05 * (by_cw - x)[turned].norm(dim=1).mean()
 
 
 def test_cw_tries_the_largest_c_on_what_was_never_turned() -> None:
