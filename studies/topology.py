@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from initio.analysis.linear_cells import BlockBound, chain, descent, gradient_variance, lipschitz
-from initio.analysis.theory import metric_constants, trace_of_data, wide_and_deep
 from initio.analysis.topology import CellShape, distribution, extremes, shape, share
 from initio.data import noise
 from initio.report.surfaces import save_lines
 from initio.spaces import DARTS, NB201, NetworkSettings
 from initio.spaces.zoo import ZOO_SPACE
+from studies.linear_cells import BlockBound, chain, descent, gradient_variance, lipschitz
+from studies.theory import metric_constants, trace_of_data, wide_and_deep
 
 FIGURE_1 = {"nasnet": (5, 2), "amoebanet": (4, 4), "enas": (5, 2), "darts_v2": (3.5, 3), "snas": (4, 2)}
 EXTREMES = {"widest": (4, 2), "deepest": (1.5, 5)}

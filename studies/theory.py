@@ -42,11 +42,11 @@ class LinearSum(nn.Module):
         return torch.stack([layer(x) for layer in self.layers]).sum(dim=(0, 2))[:, None]
 
 
-def orthonormal(n: int, m: int, seed: int = 0) -> Tensor:
+def orthonormal(n: int, m: int) -> Tensor:
     """m inputs of n numbers with XᵀX = I, as HNAS normalises them: (m, n)."""
     if m > n:
         raise InputError(f"{m} inputs of {n} numbers cannot be orthonormal: take at most {n}")
-    drawn = np.random.default_rng(seed).standard_normal((n, m))
+    drawn = np.random.default_rng(0).standard_normal((n, m))
     return torch.from_numpy(np.linalg.qr(drawn)[0].T.copy())
 
 
@@ -70,12 +70,7 @@ class WideAndDeep:
 
 
 def wide_and_deep(n: int = 16, layers: int = 3, m: int = 8, draws: int = 200) -> WideAndDeep:
-    """Both sides of Theorem 4 over so many draws of the weights.
-
-    >>> found = wide_and_deep(n=8, layers=2, m=4, draws=20)
-    >>> found.wide_error < 1e-10, min(found.deep_kappas) > 1
-    (True, True)
-    """
+    """Both sides of Theorem 4 over so many draws of the weights."""
     wide = [linear_kernel(n, layers, m, deep=False, seed=seed) for seed in range(draws)]
     deep = [linear_kernel(n, layers, m, deep=True, seed=seed) for seed in range(draws)]
     eye, scaled = np.eye(m), np.stack([kernel.gram for kernel in deep]) / (layers * n**layers)
@@ -140,14 +135,12 @@ class TraceOfData:
     bound: float
 
 
-def trace_of_data(
-    share: float, *, n0: int = 32, width: int = 256, layers: int = 3, m: int = 64, radius: float = 0.5, seed: int = 0
-) -> TraceOfData:
+def trace_of_data(share: float, *, n0: int = 32) -> TraceOfData:
     """Both sides for a ReLU network (γ = 1, D = L) in NTK parameterisation, wide but finite.
 
-    P is uniform on the unit sphere; Q draws `share` of its inputs from the sphere of this radius.
+    P is uniform on the unit sphere; Q draws `share` of its inputs from the sphere of half its radius.
     """
-    rng = torch.Generator().manual_seed(seed)
+    rng, layers, width, m = torch.Generator().manual_seed(0), 3, 256, 64
     sizes = [n0, *[width] * (layers - 1), 1]
     parts: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
@@ -156,6 +149,6 @@ def trace_of_data(
         parts += [layer, nn.ReLU()]
     network = nn.Sequential(*parts[:-1])
     P, Q = (nn.functional.normalize(torch.randn(m, n0, generator=rng, dtype=torch.float64)) for _ in range(2))
-    Q[: round(share * m)] *= radius
+    Q[: round(share * m)] *= 0.5
     traces = [ntk(network, X, reduction="sum", parameterisation="ntk", dtype=torch.float64).trace / m for X in (P, Q)]
     return TraceOfData(share, abs(traces[0] - traces[1]), 2 * share * layers / n0)

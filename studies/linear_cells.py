@@ -6,7 +6,7 @@ with the same objective f of z behind both. λ(i) is the spectral norm of W(i): 
 under which they fail for a nilpotent W. Their proofs take ∂f̂/∂ŷ(i) for ∂f/∂y(i) (A.4), which is so only where f is
 linear in z. Then block-wise Lipschitz constants are zero in both cells, and Theorem 4.3 says nothing; for any other
 objective its factor is too small, and `lipschitz` has one that holds. Theorem 4.4 holds for linear objectives, with
-n − i + 1 in the place of n, and fails for others; `tests/analysis/test_linear_cells.py` has counterexamples.
+n − i + 1 in the place of n, and fails for others; `tests/studies/test_linear_cells.py` has counterexamples.
 """
 
 from __future__ import annotations
@@ -107,14 +107,12 @@ class DescentBound:
     bound: float
 
 
-def descent(
-    curvatures: np.ndarray, noise: float, rate: float, steps: int, runs: int = 200, seed: int = 0
-) -> DescentBound:
-    """SGD with a constant rate γ < 1/L on f(w) = Σ h_d w_d²/2, with Gaussian noise of variance σ² on its gradients.
+def descent(curvatures: np.ndarray, noise: float, rate: float, steps: int) -> DescentBound:
+    """Many runs of SGD with a rate γ < 1/L on f(w) = Σ h_d w_d²/2, with Gaussian noise of variance σ² on its gradients.
 
     E‖∇f(w_R)‖² ≤ 2 (f(w_0) − f*)/H + Lσ² Σγ²/H with H = Σγ; w_R is drawn among the iterates with probability γ/H.
     """
-    rng = np.random.default_rng(seed)
+    rng, runs = np.random.default_rng(0), 200
     size, L = len(curvatures), float(curvatures.max())
     w = np.ones((runs, size))
     start, total = float((curvatures / 2).sum()), 0.0

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.autograd.functional import hessian
 
-from initio.analysis.linear_cells import chain, descent, gradient_variance, gradients, lipschitz
+from studies.linear_cells import chain, descent, gradient_variance, gradients, lipschitz
 
 
 def weights(n: int, size: int, seed: int, scale: float = 1.0) -> list[np.ndarray]:

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from initio.analysis.theory import (
+from initio.data import noise
+from initio.errors import InputError
+from initio.spaces import NB201, NetworkSettings
+from studies.theory import (
     LinearSum,
     linear_kernel,
     metric_constants,
@@ -12,9 +15,6 @@ from initio.analysis.theory import (
     trace_of_data,
     wide_and_deep,
 )
-from initio.data import noise
-from initio.errors import InputError
-from initio.spaces import NB201, NetworkSettings
 
 
 def test_the_wide_network_has_a_multiple_of_the_identity_and_the_deep_one_only_in_the_mean() -> None:
