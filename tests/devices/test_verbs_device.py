@@ -13,7 +13,6 @@ import torch
 import initio
 from initio.autodiff import devices
 from initio.cli.bench import BenchCommand
-from initio.errors import Deadline
 from initio.networks import attacks
 from initio.networks import autoattack as auto
 from initio.networks.attacks import ATTACKS, Bounds
@@ -30,6 +29,7 @@ from initio.runs.sharing import dominant, sharing
 from initio.searches import Budget, Limits
 from initio.searches.methods.rsps import Rsps
 from initio.spaces import NetworkSettings
+from initio.system.clock import Deadline
 from initio.training.settings import MachineSettings
 from tests.pretended import GPU, Pretended, moved, pretended_gpu
 from tests.runs.conftest import CELL

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from initio.data import Dataset
-from initio.errors import Deadline, OutOfTimeError
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
+from initio.system.clock import Deadline, OutOfTimeError
 from initio.system.executors import Processes, executor_for
 from initio.training.crew import TrainingCrew
 from tests.searches.asking import ask, asking

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from initio.data import Dataset
-from initio.errors import Deadline, OutOfTimeError
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.queries import Ledger, Trained
+from initio.system.clock import Deadline, OutOfTimeError
 from initio.training import TrainingProgress
 from initio.training.pace import pace
 from tests.searches.asking import ask, asking

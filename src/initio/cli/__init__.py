@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from initio.cli.units import BEGAN
-from initio.errors import InputError, did_you_mean, one_line, process_began
+from initio.errors import InputError, did_you_mean, one_line
 from initio.plugins import look_here
 from initio.report.terminal import columns
+from initio.system.clock import process_began
 
 COMMANDS: dict[str, str] = {  # name -> what it does
     "demo": "choose an architecture from noise, save the run, draw the cell",

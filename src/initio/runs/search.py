@@ -17,7 +17,7 @@ from initio.autodiff.devices import find_device
 from initio.data import Data
 from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
-from initio.errors import Deadline, InputError, OutOfTimeError, did_you_mean
+from initio.errors import InputError, did_you_mean
 from initio.records import Architecture, decode
 from initio.runs.budget import SCORING, Ending, Ticking, TrainingSizes, pool_within, sizes_within
 from initio.runs.folders.run import RunFolder, RunPlan
@@ -27,6 +27,7 @@ from initio.searches.base import OnStep, SearchStep
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.base import Size
+from initio.system.clock import Deadline, OutOfTimeError
 from initio.system.executors import Executor, cores, executor_for
 from initio.system.files import cache_folder
 from initio.system.leases import leased

@@ -20,7 +20,7 @@ from initio.autodiff.devices import can_measure, find_device
 from initio.data import Dataset
 from initio.data.look import DataReport, look
 from initio.data.sources import has_size, located
-from initio.errors import Deadline, InputError
+from initio.errors import InputError
 from initio.records import Architecture
 from initio.runs.budget import Ending, Ticking
 from initio.runs.evaluate import evaluate
@@ -33,6 +33,7 @@ from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult, find_search
 from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, parse
+from initio.system.clock import Deadline
 from initio.system.files import write_text
 from initio.system.leases import leased
 

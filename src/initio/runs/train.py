@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from initio.data import Dataset, Noise
 from initio.data.sources import load_parts, located
-from initio.errors import Deadline, InputError
+from initio.errors import InputError
 from initio.records import Architecture, decode, encode
 from initio.runs.folders.base import new_folder, write_record
 from initio.runs.folders.model import WHICH, ModelFolder, TrainedModel, TrainOutcome, TrainPlan
@@ -20,6 +20,7 @@ from initio.searches.driver import versions
 from initio.searches.result import SearchResult
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.genotype import GenotypeSpace
+from initio.system.clock import Deadline
 from initio.system.files import write_text
 from initio.system.leases import leased
 

@@ -18,11 +18,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from initio.errors import InputError, OutOfTimeError
+from initio.errors import InputError
 from initio.records import Architecture, Cost, Observation, Query
 from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.limits import milliseconds
 from initio.searches.problem import Budget, Evaluate, Problem
+from initio.system.clock import OutOfTimeError
 
 SLOW = "not trained: takes"  # how the flag begins of what breaks the limit on latency
 REPEATS = 1000  # known answers in a row, after which a search is taken to have nothing new to ask

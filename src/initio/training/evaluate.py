@@ -14,10 +14,11 @@ from torch import nn
 
 from initio.autodiff.devices import apart, find_device
 from initio.data import Data, Noise
-from initio.errors import Deadline, InputError
+from initio.errors import InputError
 from initio.records import Architecture, Observation, Query
 from initio.scores.measure import home_of, subject
 from initio.spaces import GraphSpace, NetworkSettings, Space
+from initio.system.clock import Deadline
 from initio.system.files import write_text
 from initio.training.examples import Examples, examples_of
 from initio.training.fit import Enough, OnNote, OnProgress, TrainedEpoch, TrainingProgress, fit
