@@ -6,7 +6,6 @@ import pytest
 
 from initio import Evaluation, InputError
 from initio.cli import main
-from initio.scores.database import store_name
 from initio.scores.postgres import address
 from initio.scores.store import Store, find_store
 from studies.servers import PASSWORD, PostgresServer, postgres_programs, postgres_server
@@ -24,8 +23,8 @@ def refused(place: str, match: str) -> None:
 
 
 def test_a_name_has_no_password() -> None:
-    assert store_name("postgresql://ada:s3cret@db:5433/scores") == "postgresql://ada@db:5433/scores"
-    assert store_name("postgresql:///scores?password=s3cret") == "postgresql:///scores"
+    assert address("postgresql://ada:s3cret@db:5433/scores").name == "postgresql://ada@db:5433/scores"
+    assert address("postgresql:///scores?password=s3cret").name == "postgresql:///scores"
     assert "s3cret" not in repr(address("postgresql://ada:s3cret@db/scores"))
     assert find_store("postgresql://db/scores") == "postgresql://db/scores"
 

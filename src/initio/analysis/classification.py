@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 from scipy.stats import norm
 
 LEVEL = 0.95  # of every interval
-BINS = 15  # of the confidence, as is usual
+BINS = 15  # equal intervals of the confidence, as is usual
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ class Judgement:
     mistakes: tuple[Mistake, ...]  # the surest first
 
 
-def judge(
-    logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], worst: int = 25, bins: int = BINS
-) -> Judgement:
+def judge(logits: np.ndarray, labels: np.ndarray, names: tuple[str, ...], worst: int = 25) -> Judgement:
     """Everything at once.
 
     Args:
@@ -80,7 +78,6 @@ def judge(
         labels: whole numbers below the number of classes.
         names: of the classes.
         worst: how many mistakes to keep.
-        bins: how many equal intervals of confidence the calibration error looks at.
 
     >>> sure, unsure = [4.0, 0.0], [0.0, 0.1]
     >>> seen = judge(np.array([sure, sure, unsure, unsure]), np.array([0, 0, 1, 0]), ("cat", "dog"))
@@ -98,7 +95,7 @@ def judge(
     if len(names) > 5:
         above = (p > p[rows, labels][:, None]).sum(axis=1)
         top5 = 100 * float((above < 5).mean())
-    filled = _bins(confidence, correct, bins)
+    filled = _bins(confidence, correct)
     low, high = wilson(right, n)
     wrong = np.flatnonzero(~correct)
     kept = wrong[np.lexsort((wrong, -confidence[wrong]))][:worst].tolist()
@@ -121,7 +118,7 @@ def judge(
     )
 
 
-def wilson(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson(right: int, n: int) -> tuple[float, float]:
     """Bounds, in percent, of a share of which `right` of n were seen: the p̂ ± of Wilson's score interval.
 
         (p̂ + z²/2n ± z √(p̂(1 − p̂)/n + z²/4n²)) / (1 + z²/n)
@@ -131,7 +128,7 @@ def wilson(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     >>> wilson(0, 10)[0], wilson(10, 10)[1]
     (0.0, 100.0)
     """
-    z, share = float(norm.ppf((1 + level) / 2)), right / n
+    z, share = float(norm.ppf((1 + LEVEL) / 2)), right / n
     middle = share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = (100 * side / (1 + z * z / n) for side in (middle - reach, middle + reach))
@@ -142,12 +139,12 @@ def wilson(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     return low, high
 
 
-def _bins(confidence: np.ndarray, correct: np.ndarray, bins: int) -> tuple[ConfidenceBin, ...]:
+def _bins(confidence: np.ndarray, correct: np.ndarray) -> tuple[ConfidenceBin, ...]:
     """The samples by confidence in equal intervals (a, b]; the calibration error is Σ n_b/n |accuracy − confidence|."""
-    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    place = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
     return tuple(
         ConfidenceBin(int(own.sum()), float(confidence[own].mean()), float(correct[own].mean()))
-        for own in (place == number for number in range(bins))
+        for own in (place == number for number in range(BINS))
         if own.any()
     )
 

@@ -12,6 +12,8 @@ from scipy.stats import pearsonr, spearmanr
 
 from initio.analysis.classification import Judgement, judge
 
+TOP = 0.3  # share of the ensembles that count as the best
+
 
 @dataclass(frozen=True)
 class EnsembleJudgement:
@@ -93,12 +95,10 @@ class EstimateAgreement:
     top: float
 
 
-def agreement(
-    estimated: Sequence[float], true: Sequence[float], *, size: int = 1, share: float = 0.3
-) -> EstimateAgreement:
+def agreement(estimated: Sequence[float], true: Sequence[float], *, size: int = 1) -> EstimateAgreement:
     """Compares losses or errors of the same ensembles, less is better on both sides."""
     a, b = np.asarray(estimated), np.asarray(true)
-    best = max(1, round(share * len(a)))
+    best = max(1, round(TOP * len(a)))
     both = set(np.argsort(a, kind="stable")[:best]) & set(np.argsort(b, kind="stable")[:best])
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return EstimateAgreement(size, len(a), None, None, 100 * len(both) / best)

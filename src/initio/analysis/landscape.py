@@ -193,21 +193,13 @@ def hutchinson(product: Callable[[np.ndarray], np.ndarray], size: int, probes: i
     return np.array([float(v @ product(v)) for v in signs])
 
 
-def curvature(
-    hessian: Hessian, *, top: int = 3, steps: int = 20, probes: int = 10, seed: int = 0,
-    on_product: Callable[[], None] = lambda: None,
-) -> Curvature:  # fmt: skip
+def curvature(hessian: Hessian, *, top: int = 3, steps: int = 20, probes: int = 10, seed: int = 0) -> Curvature:
     """The largest eigenvalues by Lanczos' method and the trace by Hutchinson's, from steps + probes products."""
-
-    def product(v: np.ndarray) -> np.ndarray:
-        on_product()
-        return hessian @ v
-
     if probes < 2:
         raise InputError(f"the error of a trace needs 2 probes or more, not {probes}")
     try:
-        values, errors = lanczos(product, hessian.size, steps, seed)
-        traces = hutchinson(product, hessian.size, probes, seed)
+        values, errors = lanczos(hessian.__matmul__, hessian.size, steps, seed)
+        traces = hutchinson(hessian.__matmul__, hessian.size, probes, seed)
     except NoTangentError as reason:
         raise InputError(f"the curvature needs tangents, which {reason} does not carry") from None
     error = float(traces.std(ddof=1) / math.sqrt(probes))

@@ -174,9 +174,9 @@ class Tape:
             w.memo.delta = delta
         return _filled(leaves, out[: len(leaves)])
 
-    def input_gradient(self, cotangent: Tensor, batch_norm: Statistics = "coupled") -> Tensor:
+    def input_gradient(self, cotangent: Tensor) -> Tensor:
         """Σ_i (∂f_i/∂x)ᵀ c_i, in the shape of x."""
-        out = self._run([self.f], [cotangent], [self.x], batch_norm=batch_norm, wanted=frozenset())
+        out = self._run([self.f], [cotangent], [self.x], wanted=frozenset())
         return _filled({"x": self.x}, out)["x"]
 
     def dual_gradient(

@@ -86,6 +86,6 @@ def _reason(error: Exception) -> str:
     return first_line(error)
 
 
-def _listed(names: set[str], most: int = 8) -> str:
-    shown = sorted(names)[:most] + ["..."] * (len(names) > most)
+def _listed(names: set[str]) -> str:
+    shown = sorted(names)[:8] + ["..."] * (len(names) > 8)
     return ", ".join(shown) or "nothing"

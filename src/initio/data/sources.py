@@ -227,12 +227,12 @@ def _loadable(root: Path) -> list[Path]:
     return sorted(p for p in root.iterdir() if not p.name.startswith(".") and (p.is_dir() or p.suffix == ".npz"))
 
 
-def _not_found(name: str, root: str, most: int = 12) -> str:
+def _not_found(name: str, root: str) -> str:
     start = f"no file or folder {name!r} and no data of that name"
     found: list[str] = []
     if root:
         found = [path.name for path in _loadable(Path(root))]
-        listed = ", ".join(found[:most] + ["..."] * (len(found) > most)) or "nothing"
+        listed = ", ".join(found[:12] + ["..."] * (len(found) > 12)) or "nothing"
         start += f" in {root} ({DATA_FOLDER}), which holds {listed}"
     elif name in ARCHIVES:
         return f"{start}: set {DATA_FOLDER} to the folder that holds it, or give its path"

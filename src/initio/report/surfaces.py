@@ -28,7 +28,7 @@ class Surface:
     values: np.ndarray
 
 
-def save_surfaces(surfaces: Mapping[str, Surface], path: Path, look: Look, label: str, title: str = "") -> None:
+def save_surfaces(surfaces: Mapping[str, Surface], path: Path, look: Look, label: str) -> None:
     """One panel a surface with the same colours and heights in all, so that they can be compared."""
     from matplotlib.figure import Figure
 
@@ -45,7 +45,7 @@ def save_surfaces(surfaces: Mapping[str, Surface], path: Path, look: Look, label
         axis.set_title(name, fontsize="medium")
         axes.append(axis)
     figure.colorbar(drawn, ax=axes, shrink=0.75, label=label)
-    save_figure(figure, path, title)
+    save_figure(figure, path)
 
 
 def _range(surfaces: Mapping[str, Surface]) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def _surface(axis: Any, surface: Surface, low: float, high: float) -> Any:
     return drawn
 
 
-def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, title: str = "") -> None:
+def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path) -> None:
     """One panel a set of points (n, 2), as dots on the contours of one surface."""
     from matplotlib.figure import Figure
 
@@ -93,10 +93,10 @@ def save_dots(surface: Surface, dots: Mapping[str, np.ndarray], path: Path, titl
         axis.plot(points[:, 0], points[:, 1], "o", color="crimson", markersize=5, alpha=0.8)
         axis.set(aspect="equal")
         axis.set_title(name, fontsize="medium")
-    save_figure(figure, path, title)
+    save_figure(figure, path)
 
 
-def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]], path: Path, title: str = "") -> None:
+def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]], path: Path) -> None:
     """One row a decision, one square an option, darker the likelier, with its name and its share."""
     from matplotlib.figure import Figure
 
@@ -111,7 +111,7 @@ def save_shares(rows: Mapping[str, np.ndarray], options: Sequence[Sequence[str]]
             axis.text(option, place, f"{name}\n{share:.2f}", ha="center", va="center", fontsize=7, color=colour)
     axis.imshow(grid, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axis.set(yticks=range(len(rows)), yticklabels=list(rows), xticks=[])
-    save_figure(figure, path, title)
+    save_figure(figure, path)
 
 
 def save_lines(panels: Mapping[str, Mapping[str, tuple[np.ndarray, ...]]], path: Path, labels: tuple[str, str]) -> None:

@@ -156,11 +156,11 @@ def kept_aside(trained: TrainedModel) -> Dataset:
 
 
 def answers_kept_aside(
-    trained: TrainedModel, network: torch.nn.Module | None = None, *, device: Device = "auto", workers: int = 1
+    trained: TrainedModel, network: torch.nn.Module | None = None, *, device: Device = "auto"
 ) -> tuple[np.ndarray, np.ndarray]:
     """The logits of what was kept aside of the training's data, and the labels; `network` may answer in its place."""
     test = kept_aside(trained)
-    logits, _ = _answers(network or trained.build(), test, device, workers, None)
+    logits, _ = _answers(network or trained.build(), test, device, 1, None)
     return logits, test.labels
 
 

@@ -165,11 +165,11 @@ def spread(at: SharedTraining, rows: Rows) -> list[list[float]]:
     return out
 
 
-def gradient_of(loss: Tensor, values: Tensor, *, again: bool = False) -> Tensor:
+def gradient_of(loss: Tensor, values: Tensor) -> Tensor:
     """∂ loss/∂ values; zeros where the loss does not depend on them, as behind a `none` on every path."""
     if not loss.requires_grad:
         return torch.zeros_like(values)
-    [found] = torch.autograd.grad(loss, [values], allow_unused=True, retain_graph=again)
+    [found] = torch.autograd.grad(loss, [values], allow_unused=True)
     return torch.zeros_like(values) if found is None else found
 
 

@@ -81,11 +81,11 @@ class Report(ABC):
         """The published numbers of an architecture, by `columns`; those that were not measured are left out."""
 
     @abstractmethod
-    def regret(self, arch: Architecture, epochs: int | None = None) -> float | None:
+    def regret(self, arch: Architecture) -> float | None:
         """Validation accuracy of the best architecture minus that of this one; None when the best is not known."""
 
     @abstractmethod
-    def rank(self, arch: Architecture, epochs: int | None = None) -> int | None:
+    def rank(self, arch: Architecture) -> int | None:
         """1 for the best by validation; equals share a rank. None when the best is not known."""
 
     def best(self) -> dict[str, float]:

@@ -179,11 +179,11 @@ class SurrogateReport(Report):
         """The predicted validation accuracy of the full training."""
         return {"surrogate": float(self.surrogate.predict([arch], EPOCHS[-1])[0][0])}
 
-    def regret(self, arch: Architecture, epochs: int | None = None) -> None:
+    def regret(self, arch: Architecture) -> None:
         """Nobody knows the best of 10^18 architectures."""
         return
 
-    def rank(self, arch: Architecture, epochs: int | None = None) -> None:
+    def rank(self, arch: Architecture) -> None:
         """Nor its rank."""
         return
 

@@ -98,21 +98,21 @@ class TableReport(Report):
         reached = {name: column[self._reached] for name, column in self.values.items()}
         return {name: float(np.nanmax(column)) for name, column in reached.items() if np.isfinite(column).any()}
 
-    def regret(self, arch: Architecture, epochs: int | None = None) -> float:
+    def regret(self, arch: Architecture) -> float:
         """See `Report`."""
-        value, known = self._standing(arch, epochs)
+        value, known = self._standing(arch)
         return float(np.max(known)) - value
 
-    def rank(self, arch: Architecture, epochs: int | None = None) -> int:
+    def rank(self, arch: Architecture) -> int:
         """See `Report`; the same row reached by several notations counts once."""
-        value, known = self._standing(arch, epochs)
+        value, known = self._standing(arch)
         return 1 + int(np.sum(known > value))
 
-    def _standing(self, arch: Architecture, epochs: int | None) -> tuple[float, np.ndarray]:
+    def _standing(self, arch: Architecture) -> tuple[float, np.ndarray]:
         """The validation accuracies of this row, and of all that the space reaches."""
         if isinstance(self.validation, NoValidation):
             raise InputError(self.validation.why)
-        fidelity, row = self.validation.locate(Query(arch, epochs))
+        fidelity, row = self.validation.locate(Query(arch))
         reached = self._reached[fidelity.known[self._reached]]
         return float(fidelity.value[row]), fidelity.value[reached]
 

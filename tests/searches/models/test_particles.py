@@ -78,5 +78,5 @@ def test_particles_are_read_as_the_nearest_option() -> None:
 
 def test_a_step_too_large_is_a_sentence() -> None:
     mixture = Blocks((GaussianMixture(np.ones(1), np.zeros((1, 2)), np.full(2, 1e-4)),))
-    with pytest.raises(InputError, match="smaller step"), np.errstate(all="ignore"):
+    with pytest.raises(InputError, match="take a smaller δ"), np.errstate(all="ignore"):
         list(svgd(mixture, np.ones((3, 2)), steps=500))

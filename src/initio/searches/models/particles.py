@@ -168,14 +168,7 @@ def direction(x: np.ndarray, target: Blocks, delta: float | np.ndarray, bandwidt
 
 
 def svgd(
-    target: Blocks,
-    start: np.ndarray,
-    delta: float | np.ndarray = 0.0,
-    *,
-    steps: int = STEPS,
-    step: float = STEP,
-    momentum: float = MOMENTUM,
-    bandwidth: float | None = None,
+    target: Blocks, start: np.ndarray, delta: float | np.ndarray = 0.0, *, steps: int = STEPS
 ) -> Iterator[np.ndarray]:
     """Algorithm 5.3 with momentum: the particles after each step.
 
@@ -184,18 +177,14 @@ def svgd(
         start: particles to begin with, (..., n, d).
         delta: δ, how much more than SVGD (δ = 0) they repel; one, or one for each set.
         steps: L.
-        step: ε.
-        momentum: of the steps.
-        bandwidth: h; by default `bandwidth_of`.
     """
-    if bandwidth is None:
-        bandwidth = bandwidth_of(target, start.shape[-2])
+    h = bandwidth_of(target, start.shape[-2])
     x, velocity = start, np.zeros_like(start)
     for _ in range(steps):
-        velocity = momentum * velocity + direction(x, target, delta, bandwidth)
-        x = x + step * velocity
+        velocity = MOMENTUM * velocity + direction(x, target, delta, h)
+        x = x + STEP * velocity
         if not np.isfinite(x).all():
-            raise InputError(f"particles of δ {delta} ran away: take a smaller step than {step}")
+            raise InputError(f"particles of δ {delta} ran away: steps of {STEP} are too large, take a smaller δ")
         yield x
 
 
