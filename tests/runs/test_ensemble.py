@@ -36,6 +36,7 @@ from initio.searches.ensembles import ArchitecturePosterior, Estimates
 from initio.searches.methods.nesbs import Nesbs
 from initio.system.executors import Here
 from initio.training import TrainedEpoch
+from tests.runs.printed import parsed, printed
 
 ASKED = {
     "size": 2, "candidates": 7, "supernet_epochs": 2, "posterior_epochs": 2, "posterior_updates": 4, "samples": 80,
@@ -419,6 +420,8 @@ def test_its_report_shows_members_posterior_and_trainings(made: Path) -> None:
     words = shlex.split(found.plan.command())
     assert words[:3] == ["initio", "ensemble", "nb201"]
     assert words[words.index("--size") + 1] == "2"
+    assert parsed(found.plan.command()).size == 2
+    assert [len(printed(made / part)) for part in ("search", "members/1")] == [1, 1]
 
 
 def test_groups_of_trained_members_are_drawn_from_all() -> None:

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -16,12 +17,15 @@ from initio.errors import InputError
 from initio.records import Architecture, Evaluation, Query, settings
 from initio.report.page import CellPictures, DataTable, FactList, LineChart, Listing, PointChart, SurfaceChart
 from initio.runs import pages
-from initio.runs.folders.run import RunFolder
+from initio.runs.folders.run import RunFolder, RunPlan
 from initio.runs.pages import report, sections, summary, train_command
+from initio.runs.search import make_search
 from initio.runs.subjects import read_folder, read_store
 from initio.scores.read import read_table
 from initio.scores.store import Store, find_store
+from initio.searches import SEARCHES, find_search
 from initio.tables import open_table
+from tests.runs.printed import parsed, printed
 from tests.tables.files import SHARED, needs_data
 
 SMALL = {"channels": 2, "cells": 1, "pixels": 8}
@@ -115,6 +119,7 @@ def test_a_landscape_shows_its_surfaces_its_line_and_its_training(tmp_path):
     assert {"network": found.notation} | blocks(subject, FactList)[0].facts == found.told()
     assert f"is {found.numbers.center:.3f} at the centre" in summary(subject)
     assert shlex.split(blocks(subject, Listing)[1].text)[:4] == ["initio", "study", "landscape", found.plan.trained]
+    assert parsed(blocks(subject, Listing)[1].text).architecture == found.plan.trained
     (home / "study/result.json").unlink()
     with pytest.raises(InputError, match="is not finished: ask the same again"):
         read_folder(home)
@@ -141,6 +146,7 @@ def test_a_study_of_convergence_shows_a_curve_for_each_cell(tmp_path):
     assert table.columns["last test accuracy"] == [one.accuracies[-1] for one in found.curves]
     assert "2 cells, trained alike for 2 epochs" in summary(subject)
     assert blocks(subject, Listing)[-1].text.startswith('initio study convergence "|')
+    assert parsed(blocks(subject, Listing)[-1].text).epochs == 2
 
 
 def test_the_command_of_a_run_asks_for_the_same_run(runs):
@@ -150,6 +156,34 @@ def test_the_command_of_a_run_asks_for_the_same_run(runs):
         unset = {name: None for name, value in plan.arguments().items() if value is None}
         assert unset | command._asked() | {"limits": plan.limits} == plan.arguments()
         assert initio.Limits(**command._asked()["limits"]) == plan.limits
+
+
+FULL = initio.NetworkSettings(12, 2, shape=(1, 28, 28), norm="plain", init="he", prune=False, drop_path=0.1)
+
+
+@pytest.mark.parametrize("target", [None, initio.NetworkSettings(None, 3, prune=False), FULL])
+@pytest.mark.parametrize("name", [*SEARCHES, "examples.own_search:Mine"])
+def test_the_command_of_every_method_asks_for_the_same_run(name, target):
+    method, more = find_search(name), {}
+    if method.trains:
+        more = {"queries": 3, "budget": 90.5, "halving": 3, "cache": False}
+    settings = make_search(name, initio.get_space("darts"), {}).settings()
+    limits = initio.Limits(max_params=500_000, max_flops=10**9, max_latency=2e-5)
+    plan = RunPlan(
+        "darts", name, "my photos", 3, "true", 8, 1, limits, settings, channels=4, epochs=2, target=target,
+        device="cuda:1", **more,
+    )  # fmt: skip
+    asked = parsed(plan.command())._asked()
+    assert initio.Limits(**asked.pop("limits")) == limits
+    wanted = asked.pop("target")
+    assert wanted == (target and replace(target, prune=True))
+    rest = {key: value for key, value in plan.arguments().items() if key not in ("limits", "target")}
+    assert {key: None for key, value in rest.items() if value is None} | asked == rest
+
+
+def test_every_command_on_a_page_can_be_run(runs):
+    for name, count in (("noise", 1), ("hnas", 1), ("trained", 1)):
+        assert len(printed(runs / name)) == count
 
 
 def test_the_command_of_a_training_asks_for_the_same_training(runs):

@@ -27,6 +27,7 @@ from initio.runs.folders.solution import NAMES, HeldOutScore, SolveFolder, Solve
 from initio.runs.pages import sections, summary
 from initio.runs.solve import resume_solve, solve
 from initio.runs.subjects import read_folder
+from tests.runs.printed import printed
 
 TIME = 16  # seconds
 
@@ -198,6 +199,9 @@ def test_its_report_shows_the_answer_and_both_trainings(
     assert subject.task is not None
     command = parse(SolveCommand, shlex.split(subject.task.command())[2:])
     assert (command.data, command.budget, command.max_params) == (subject.task.data, f"{TIME}s", "60000")
+    assert [len(printed(folder / part)) for part in ("", "search", "found", "resnet")] == [1, 1, 1, 1]
+    [searching] = printed(folder / "search")
+    assert searching._asked()["target"].channels == solution.design.channels
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     (copy / "solution.json").unlink()

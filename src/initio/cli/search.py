@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import watch
-from initio.cli.units import BEGAN, limits, seconds
+from initio.cli.units import BEGAN, limits, network, seconds
 from initio.errors import InputError
 from initio.runs.folders.base import new_folder
 from initio.searches import SEARCHES
@@ -40,6 +40,8 @@ class SearchCommand:
         max_flops: upper limit on its FLOPs on images of 32x32.
         max_latency: upper limit on its measured time for one such image on one thread, as in 20ms or 0.5s. A time is
             noisy and belongs to this machine: the same seed may choose another architecture.
+        target: size of the network that is wanted, which limits are about and which a method that trains trains, as in
+            channels=16,cells=2,shape=3x32x32; by default the published one, and small ones are trained.
         depth: of an mlp.
         queries: how many networks a method that trains may train; 10.
         epochs: length of each training; 3, or what a method that shares weights has published.
@@ -71,6 +73,7 @@ class SearchCommand:
     max_params: str | None = None
     max_flops: str | None = None
     max_latency: str | None = None
+    target: str | None = None
     depth: int | None = None
     queries: int | None = None
     epochs: int | None = None
@@ -113,6 +116,7 @@ class SearchCommand:
         unasked = ("depth", "out", "resume", "json", "settings", *asked_limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
         asked["budget"] = seconds("--budget", self.budget)
+        asked["target"] = network("--target", self.target)
         if self.cache:
             del asked["cache"]  # the default, also of a method that trains nothing and would refuse the option
         if self.depth is not None:

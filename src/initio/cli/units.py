@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from initio.errors import InputError
+from initio.errors import InputError, did_you_mean
+from initio.networks.graphs import NetworkSettings
 from initio.records import Settings, encode, to_json
 from initio.report.cells import printable
 
@@ -134,6 +135,35 @@ def pairs(option: str, text: str | None) -> dict[str, str]:
             raise InputError(f"{option} must look like cells=5,batch_norm=frozen, not {text!r}")
         found[name.replace("-", "_")] = value
     return found
+
+
+def network(option: str, text: str | None) -> NetworkSettings | None:
+    """A network's size, and how it is built.
+
+    >>> network("--target", "channels=16, cells=2, shape=1x28x28").shape
+    (1, 28, 28)
+    """
+    if text is None:
+        return None
+    given: dict[str, Any] = {}
+    for name, word in pairs(option, text).items():
+        if name not in OF_NETWORK:
+            raise InputError(f"{option} cannot say {name}: {did_you_mean(name, list(OF_NETWORK))}")
+        try:
+            given[name] = OF_NETWORK[name](word)
+        except ValueError:
+            example = "channels=16,cells=2,shape=3x32x32"
+            raise InputError(f"{option}: {name} cannot be {word!r}; write it as in {example}") from None
+    return NetworkSettings(**given)
+
+
+def _shape(word: str) -> tuple[int, ...]:
+    return tuple(map(int, word.split("x")))
+
+
+OF_NETWORK: Mapping[str, Callable[[str], Any]] = {
+    "channels": int, "cells": int, "shape": _shape, "norm": str, "init": str, "drop_path": float,
+}  # fmt: skip
 
 
 def print_json(value: object) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -79,10 +80,12 @@ class RunPlan:
 
     def command(self) -> str:
         """The same for the command line."""
-        asked = self.arguments() | vars(self.limits)
+        asked = self.arguments() | limit_words(self.limits)
         space, _ = asked.pop("space"), asked.pop("limits")
-        if self.limits.max_latency is not None:
-            asked["max_latency"] = f"{self.limits.max_latency}s"
+        if self.budget is not None:
+            asked["budget"] = time_word(self.budget)
+        if self.target is not None:
+            asked["target"] = network_word(self.target)
         usual = {item.name: item.default for item in fields(find_search(self.method))}
         given = {name: value for name, value in asked.items() if value is not None or usual.get(name) is not None}
         return f"initio search {quote(space)} {option_words(given)}"
@@ -227,6 +230,36 @@ def option_words(values: Mapping[str, Scalar]) -> str:
         else:
             words.append(f"--{option} {quote(NONE.get(value, str(value)))}")
     return " ".join(words)
+
+
+def limit_words(limits: Limits) -> dict[str, Scalar]:
+    """Limits by the names of their options, as they are typed."""
+    words: dict[str, Scalar] = dict(vars(limits))
+    if limits.max_latency is not None:
+        words["max_latency"] = time_word(limits.max_latency)
+    return words
+
+
+def time_word(seconds: float) -> str:
+    """A time as it is typed, which has no exponent.
+
+    >>> time_word(90.0), time_word(2e-05), time_word(1e22)
+    ('90s', '0.00002s', '10000000000000000000000s')
+    """
+    return f"{Decimal(str(float(seconds))).normalize():f}s"
+
+
+def network_word(network: NetworkSettings) -> str:
+    """A network's size as it is typed; pruning and classes are not asked for.
+
+    >>> network_word(NetworkSettings(16, 2, shape=(1, 28, 28), norm="plain"))
+    'channels=16,cells=2,shape=1x28x28,norm=plain'
+    """
+    usual, unasked = NetworkSettings(), ("classes", "prune", "auxiliary", "shape")
+    own = {name: value for name, value in vars(network).items() if value != getattr(usual, name)}
+    words = [f"{name}={value}" for name, value in own.items() if name not in unasked]
+    words.insert(len({"channels", "cells"} & own.keys()), "shape=" + "x".join(map(str, network.shape)))
+    return ",".join(words)
 
 
 def typed(notation: str) -> str:

@@ -23,10 +23,10 @@ from typing import ClassVar, TypeVar
 
 from initio.data.look import DataReport
 from initio.errors import InputError
-from initio.records import Scalar, later
+from initio.records import later
 from initio.report.terminal import columns
 from initio.runs.folders.base import read_record, write_record
-from initio.runs.folders.run import option_words
+from initio.runs.folders.run import limit_words, option_words, time_word
 from initio.searches.limits import Limits
 from initio.system.files import add_line, fresh_folder, whole_lines
 
@@ -55,9 +55,7 @@ class SolvePlan:
 
     def command(self) -> str:
         """The same for the command line."""
-        asked: dict[str, Scalar] = {"data": self.data, "budget": f"{self.budget:g}s", **vars(self.limits)}
-        if self.limits.max_latency is not None:
-            asked["max_latency"] = f"{self.limits.max_latency}s"
+        asked = {"data": self.data, "budget": time_word(self.budget), **limit_words(self.limits)}
         own = ("space", "method", "recipe", "baseline", "skip_bad", "seed", "device")
         asked |= {name: getattr(self, name) for name in own}
         return f"initio solve {option_words({name: value for name, value in asked.items() if value is not None})}"
