@@ -83,7 +83,16 @@ def at_least(settings: object, **least: float) -> None:
 
 
 def positive(settings: object, *names: str) -> None:
-    """Refuses settings whose fields of these names are zero, negative, infinite or no number."""
+    """Refuses settings whose fields of these names are zero, negative, infinite or no number; None is not looked at."""
     for name in names:
-        if not 0 < getattr(settings, name) < math.inf:
-            raise InputError(f"{name} must be a positive number, not {getattr(settings, name)}")
+        value = getattr(settings, name)
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(f"{name} must be a positive number, not {value}")
+
+
+def finite(settings: object, **least: float) -> None:
+    """Refuses settings whose fields are below these values, infinite or no number; None is not looked at."""
+    for name, bound in least.items():
+        value = getattr(settings, name)
+        if value is not None and not bound <= value < math.inf:
+            raise InputError(f"{name} must be a number of at least {bound}, not {value}")

@@ -269,7 +269,6 @@ def test_a_run_keeps_the_settings_of_its_start(tmp_path: Path, monkeypatch: pyte
     run.result_path.unlink()
     run.steps_path.write_bytes(b"")
     monkeypatch.setattr("initio.spaces.nb201.NB201Space.sizes", Sizes(Size(16, 5), scoring=Size(16, 2, 16)))
-    monkeypatch.setattr("initio.searches.methods.nasi_fit.NasiFit.by_space", {"nb201": {"mu": 7.0, "nu": "none"}})
     assert main(["search", "--resume", str(run.folder)]) == 0
     assert run.result() == first
     assert run.plan().versions["initio"]

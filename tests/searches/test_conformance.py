@@ -15,6 +15,7 @@ from initio.cli.search import SearchCommand
 from initio.data import load
 from initio.errors import InputError
 from initio.records import Architecture, Observation, Query, from_json, to_json
+from initio.runs.search import make_search
 from initio.scores.table import ScoreTable
 from initio.searches import (
     SEARCHES,
@@ -95,10 +96,13 @@ each_class = pytest.mark.parametrize("name", NAMES)
 
 
 @each
-def test_the_same_seed_gives_the_same_answer_and_every_step_is_heard(name: str) -> None:
+def test_the_same_seed_gives_the_same_answer_by_name_too_and_every_step_is_heard(name: str) -> None:
     result, heard = whole(name)
     assert result.steps == heard
-    assert drive(search_for(name), problem_for(name), seed=3) == result
+    problem, again = problem_for(name), search_for(name)
+    if name != "restarts":
+        again = make_search(name, problem.space, SMALL.get(name, {}))
+    assert drive(again, problem, seed=3) == result
     assert result.best.space == problem_for(name).space.name
     assert result.why.count("\n") == 0 < len(result.why)
     expected = search_for(name).n_steps(problem_for(name))
@@ -164,6 +168,16 @@ def test_every_setting_is_explained_and_can_be_typed(name: str) -> None:
     for item in fields(kind):
         assert options[item.name].help, f"{item.name} of {name} has no line in the docstring"
     assert (kind.__doc__ or "").splitlines()[0].endswith((".", ":", "along"))
+
+
+@each_class
+@pytest.mark.parametrize("space", ["nb201", "darts", "nb1shot1-s2"])
+def test_a_name_and_an_object_are_the_same_search(name: str, space: str) -> None:
+    kind, home = find_search(name), get_space(space)
+    named = make_search(name, home, SMALL.get(name, {}))
+    assert make_search(kind(**SMALL.get(name, {})), home, {}) == named
+    assert None not in [getattr(named, item.name) for item in fields(kind) if "by space" in item.metadata]
+    assert named.resolved(NB201) == named  # once and for all
 
 
 @each_class

@@ -53,6 +53,7 @@ class Option:
         help: what the docstring says.
         word: whether it may be typed without its name.
         short: its second name, such as -n.
+        shown: the default in words, where that depends on other options.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Option:
     help: str = ""
     word: bool = False
     short: str | None = None
+    shown: object = None
 
     @property
     def flag(self) -> str:
@@ -103,6 +105,8 @@ class Option:
     def explained(self) -> str:
         """The help, with the default where that says something."""
         text = self.help.rstrip(".")
+        if self.shown is not None:
+            return f"{text} (default: {self.shown})"
         if self.is_switch and self.default is True:
             return f"do not {text}"
         if self.is_switch or self.default in (MISSING, None, "", ()):
@@ -169,8 +173,8 @@ def options_of(cls: type[Any]) -> dict[str, Option]:
         name, (kinds, several) = field.name, _kinds(types[field.name])
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if kinds:
-            word = default is MISSING or name == first
-            made[name] = Option(name, kinds, default, several, helps.get(name, ""), word, short.get(name))
+            word, shown = default is MISSING or name == first, field.metadata.get("by space")
+            made[name] = Option(name, kinds, default, several, helps.get(name, ""), word, short.get(name), shown)
         elif default is MISSING:
             raise InputError(f"{cls.__name__} needs a default for {field.name!r}: values of its type cannot be typed")
     return made

@@ -428,19 +428,19 @@ def make_problem(
 
 
 def make_search(method: Search[Any] | str, space: Space, settings: Mapping[str, Any], restarts: int = 1) -> Search[Any]:
-    """The method with its settings: those given, those of the space's family, the method's own defaults."""
+    """The method with its settings: those given, else the method's own for the space, by name and as an object."""
     if isinstance(method, str):
         kind = find_search(method)
         if not (isinstance(kind, type) and issubclass(kind, Search)):
             raise InputError(f"{method!r} is not a search: derive its class from initio.Search")
-        family = kind.by_space.get(space.name.partition("-")[0], {})  # nb1shot1 for nb1shot1-s2
-        made: Search[Any] = kind(**{**family, **_checked(kind, settings)})
+        made: Search[Any] = kind(**_checked(kind, settings))
     elif isinstance(method, Search):
         made = method
         if settings:
             raise InputError(f"{min(settings)} is a setting of the method: give it to {type(method).__name__}(...)")
     else:
         raise InputError(f"the method must be a name or a search such as Nasi(), not {method!r}")
+    made = made.resolved(space)
     return made if restarts == 1 else made.restarted(restarts)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from initio.errors import InputError
 from initio.records import Architecture, Cost, Scalar, decode, encode
 from initio.searches.problem import Problem
 from initio.spaces import Space
 from initio.spaces.base import Size
+
+SPACES = "by space"  # in the metadata of a field, which command lines show as its default
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,35 @@ class SearchStep:
         return ""
 
 
+@dataclass(frozen=True)
+class _BySpace:
+    """The value that a setting has where it is not given."""
+
+    usual: Any
+    families: Mapping[str, Any]
+
+    def __call__(self, family: str) -> Any:
+        return self.families.get(family, self.usual)
+
+    def __str__(self) -> str:
+        return "; ".join([str(self.usual), *(f"in {name} {value}" for name, value in self.families.items())])
+
+
+def by_space(usual: Any, **families: Any) -> Any:
+    """A setting of a search whose usual value is another one in some families of spaces.
+
+    It is None until the search is `resolved` against its space, which whoever runs it does: what a result records is
+    the value.
+
+    >>> @dataclass(frozen=True)
+    ... class Sharp:
+    ...     sharpness: float = by_space(1.0, darts=2.0)
+    >>> Sharp(), str(fields(Sharp)[0].metadata["by space"])
+    (Sharp(sharpness=None), '1.0; in darts 2.0')
+    """
+    return field(default=None, metadata={SPACES: _BySpace(usual, families)})
+
+
 S = TypeVar("S", bound=SearchStep)
 SearchRun = Generator[S, None, Architecture]
 OnStep = Callable[[Any], None]
@@ -62,12 +93,17 @@ class Search(ABC, Generic[S]):
     resumes: ClassVar[bool] = True  # goes on from the steps of an interrupted run; a short search starts over instead
     parallel: ClassVar[bool] = False  # measures in several processes what it has to measure in any case
     limited: ClassVar[bool] = False  # keeps limits on parameters, FLOPs and latency
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # settings that differ from the defaults in some spaces
     step_types: ClassVar[tuple[type[SearchStep], ...]]  # the records that it yields
 
     @abstractmethod
     def run(self, problem: Problem, seed: int, done: Sequence[S]) -> SearchRun[S]:
         """Yields the steps after those of `done`, returns the chosen architecture."""
+
+    def resolved(self, space: Space) -> Self:
+        """The same with the values that its settings `by_space` have in this space, where none were given."""
+        asked = {item.name: item.metadata[SPACES] for item in fields(self) if SPACES in item.metadata}
+        own = {name: of(space.family) for name, of in asked.items() if getattr(self, name) is None}
+        return replace(self, **own)
 
     def check(self, problem: Problem) -> None:
         """Refuses what it cannot search, with an `InputError`."""

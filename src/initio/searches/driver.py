@@ -21,6 +21,7 @@ def drive(
     search: Search[Any], problem: Problem, *, seed: int, done: Sequence[Any] = (), on_step: OnStep | None = None
 ) -> SearchResult:
     """Runs a search to its end; `done` are the steps of an interrupted run, `on_step` hears of each new one."""
+    search = search.resolved(problem.space)
     search.check(problem)
     start = time.perf_counter()
     steps, run = list(done), search.run(problem, seed, tuple(done))

@@ -99,6 +99,10 @@ class Restarts(Search[SearchStep]):
         object.__setattr__(self, "parallel", self.search.parallel)
         object.__setattr__(self, "step_types", (*self.search.step_types, Finalist, Reference))
 
+    def resolved(self, space: Space) -> Restarts:
+        """The search is."""
+        return replace(self, search=self.search.resolved(space))
+
     def n_steps(self, problem: Problem) -> int | None:
         """The steps of all searches, their finalists, and the architectures beside them."""
         each = self.search.n_steps(problem)

@@ -163,6 +163,11 @@ class Space(ABC):
         """Six letters that change with the decisions."""
         return hashlib.sha256(repr(self._identity()).encode()).hexdigest()[:6]
 
+    @property
+    def family(self) -> str:
+        """What spaces that differ in size or detail share: `nb1shot1` of `nb1shot1-s2`."""
+        return self.name.partition("-")[0]
+
     def _identity(self) -> object:
         return self.decisions, ()
 

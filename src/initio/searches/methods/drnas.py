@@ -8,9 +8,8 @@ above zero. The progressive growth of partial channels is not built: `parts` hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,6 +19,7 @@ from torch.distributions import Dirichlet
 from initio.errors import at_least
 from initio.networks.shared import Blend
 from initio.searches.alpha import RestingSearch, alpha_of
+from initio.searches.base import by_space
 from initio.searches.oneshot import Moment, SharedTraining
 
 
@@ -35,12 +35,13 @@ class DrNas(RestingSearch):
     alpha_decay: float = 0.0
     anchor: float = 1e-3
     parts: int = 1
+    alpha_lr: float = by_space(3e-4, darts=6e-4)
+    lr: float = by_space(0.025, darts=0.1)
+    lr_end: float = by_space(0.001, darts=0.0)
+    rest: float = by_space(0.0, darts=0.4)
 
     name: ClassVar[str] = "drnas"
     usual_epochs: ClassVar[int] = 100
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "darts": {"alpha_lr": 6e-4, "lr": 0.1, "lr_end": 0.0, "rest": 0.4},
-    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

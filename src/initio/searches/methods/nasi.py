@@ -15,17 +15,17 @@ Every step draws from (seed, t) alone and keeps G_t, so the steps of an interrup
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from initio.errors import InputError, at_least, positive
+from initio.errors import InputError, at_least, finite, positive
 from initio.networks.graphs import ZERO
 from initio.records import Architecture, Batch
-from initio.searches.base import SearchRun, SearchStep, in_order
+from initio.searches.base import SearchRun, SearchStep, by_space, in_order
 from initio.searches.problem import Problem, heaviest
 from initio.searches.traces import TraceSearch, TraceStep, read_nu
 from initio.spaces import GraphSpace
@@ -58,25 +58,21 @@ class Nasi(TraceSearch[Sampled]):
 
     Args:
         steps: T, the number of sampled architectures.
-        mu: weight of the penalty on T above ν; 2 on darts.
-        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures, on
-            nb201; or a number.
-        nu_0: where the adaptive ν begins; 500 on darts.
+        mu: weight of the penalty on T above ν.
+        nu: `adaptive`, ν_t = t⁻¹(ν₀ + Σ_τ<t T(A_τ)) [NASI 41]; `fixed`, the mean of T over 50 random architectures; or
+            a number.
+        nu_0: where the adaptive ν begins.
         gates: derivative with respect to the sampled `path` alone, or to `all` options of the one-shot network.
     """
 
     steps: int = 100
-    mu: float = 1.0
-    nu: str = "adaptive"
-    nu_0: float = 1000.0
+    mu: float = by_space(1.0, darts=2.0)  # as published, like nu_0
+    nu: str = by_space("adaptive", nb201="fixed")  # nothing is published for nb201; docs/results/nasi.md compares
+    nu_0: float = by_space(1000.0, darts=500.0)
     gates: Literal["path", "all"] = "path"
 
     name: ClassVar[str] = "nasi"
     step_types: ClassVar[tuple[type[SearchStep], ...]] = (Sampled,)
-    by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {
-        "darts": {"mu": 2.0, "nu_0": 500.0},  # published
-        "nb201": {"nu": "fixed"},  # nothing is published; docs/results/nasi.md compares
-    }
 
     def n_steps(self, problem: Problem) -> int:
         """The probes of a fixed ν, then the steps."""
@@ -106,9 +102,8 @@ class Nasi(TraceSearch[Sampled]):
     def __post_init__(self) -> None:
         at_least(self, steps=1)
         positive(self, "nu_0")
-        if not 0 <= self.mu < math.inf:
-            raise InputError(f"mu must be a number of at least 0, not {self.mu}")
-        if self.nu not in WORDS:
+        finite(self, mu=0)
+        if self.nu not in (*WORDS, None):
             read_nu(self.nu, WORDS)
         if self.gates not in ("all", "path"):
             raise InputError(f"gates must be 'all' or 'path', not {self.gates!r}")

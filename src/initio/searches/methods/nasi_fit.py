@@ -24,16 +24,16 @@ is chosen. An option called `none` is left out, as in the darts space: an edge w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from initio.errors import InputError, at_least, positive
+from initio.errors import InputError, at_least, finite, positive
 from initio.records import Architecture
-from initio.searches.base import SearchRun, SearchStep, in_order
+from initio.searches.base import SearchRun, SearchStep, by_space, in_order
 from initio.searches.models.additive import DRAWN, Sums, design, regress
 from initio.searches.problem import Problem, climb
 from initio.searches.traces import Traces, TraceSearch, TraceStep, log, penalised, read_nu, whole_trace
@@ -70,28 +70,25 @@ class NasiFit(TraceSearch[Measured]):
     """Our variant of NASI: the trace of the chosen operations, by regression.
 
     Args:
-        steps: how many random architectures are measured; 150 on darts.
+        steps: how many random architectures are measured.
         mu: weight of the penalty on T above ν.
         nu: `geometric` for the geometric mean of the measured T, `adaptive` or `fixed` for their mean; `none` for no
             penalty; or a number.
         ridge: strength of the regression's prior, in units of one observation an option.
         counted: what is rewarded: T_c, of the parameters of the `chosen` operations, or T, of `all`, as in the paper.
         shared: whether an operation has one slope in all places of a cell, which each place changes a little. This is
-            for a space with about as many options as measurements: on in darts, which has 196.
+            for a space with about as many options as measurements, as darts, which has 196.
     """
 
-    steps: int = 300
+    steps: int = by_space(300, darts=150)  # about a minute
     mu: float = 1.0
     nu: str = "geometric"
     ridge: float = 1.0
     counted: Literal["chosen", "all"] = "chosen"
-    shared: bool = False
+    shared: bool = by_space(False, darts=True)
 
     name: ClassVar[str] = "nasi-fit"
     step_types: ClassVar[tuple[type[SearchStep], ...]] = (Measured,)
-    by_space: ClassVar[Mapping[str, Mapping[str, float | str]]] = {
-        "darts": {"steps": 150, "shared": True},  # about a minute
-    }
 
     def n_steps(self, problem: Problem) -> int:
         """One a measurement."""
@@ -108,8 +105,7 @@ class NasiFit(TraceSearch[Measured]):
         at_least(self, steps=2)
         positive(self, "ridge")
         self.nu_of(np.ones(1))
-        if not 0 <= self.mu < math.inf:
-            raise InputError(f"mu must be a number of at least 0, not {self.mu}")
+        finite(self, mu=0)
         if self.counted not in ("chosen", "all"):
             raise InputError(f"counted must be 'chosen' or 'all', not {self.counted!r}")
 

@@ -8,9 +8,8 @@ not see [NESBS 5.4]. As a search its answer is the posterior's mode; `initio ens
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch import Tensor
 from initio.errors import InputError, at_least, positive
 from initio.networks.shared import Blend
 from initio.searches.alpha import AlphaSearch, alpha_of, gumbel, spread
+from initio.searches.base import by_space
 from initio.searches.oneshot import Moment, SharedTraining
 
 When = Literal["post-training", "best-response"]
@@ -34,14 +34,14 @@ class Nesbs(AlphaSearch):
         posterior_updates: of the posterior, at least: small data get more passes, since Adam's step is 0.01 however few
             there are. On CIFAR, 20 passes are 2,360 updates.
         tau: temperature of the Gumbel-softmax by which it learns.
-        parts: K of partial channels [NESBS 5.3.2]: options see one K-th of them, the others pass by; 2 in darts.
+        parts: K of partial channels [NESBS 5.3.2]: options see one K-th of them, the others pass by.
     """
 
     posterior: When = "post-training"
     posterior_epochs: int = 20
     posterior_updates: int = 1000
     tau: float = 1.0
-    parts: int = 1
+    parts: int = by_space(1, darts=2)
     lr: float = 0.1
     lr_end: float = 0.0
     held_out: float = 0.3
@@ -52,7 +52,6 @@ class Nesbs(AlphaSearch):
 
     name: ClassVar[str] = "nesbs"
     usual_batch: ClassVar[int] = 128
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {"darts": {"parts": 2}}
 
     def __post_init__(self) -> None:
         super().__post_init__()

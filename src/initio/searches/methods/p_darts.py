@@ -10,9 +10,9 @@ among the first 8, which this space of 7 has not; networks of 5, 11 and 17 cells
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from torch import Tensor
 from initio.errors import InputError, at_least
 from initio.networks.shared import Blend, Kept
 from initio.searches.alpha import RestingSearch, alpha_of, spread
+from initio.searches.base import by_space
 from initio.searches.methods.darts import softmax_blend
 from initio.searches.oneshot import SKIP, Moment, SharedEpoch, SharedTraining
 from initio.searches.problem import Problem
@@ -40,9 +41,9 @@ class PDarts(RestingSearch):
         most_skips: in the first cell of the answer.
     """
 
-    growth: int = 6
-    first_drop: int = 2
-    second_drop: int = 2
+    growth: int = by_space(6, nb201=1, nb1shot1=1)  # published for darts alone
+    first_drop: int = by_space(2, nb1shot1=1)
+    second_drop: int = by_space(2, nb201=1, nb1shot1=0)
     dropout: str = "0.0,0.4,0.7"
     fading: float = 0.2
     rest: float = 0.4
@@ -54,10 +55,6 @@ class PDarts(RestingSearch):
     stages: ClassVar[int] = 3
     usual_epochs: ClassVar[int] = 25
     usual_batch: ClassVar[int] = 96
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {  # published for darts alone
-        "nb201": {"growth": 1, "first_drop": 2, "second_drop": 1},
-        "nb1shot1": {"growth": 1, "first_drop": 1, "second_drop": 0},
-    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,15 +6,16 @@ with the shared weights. Numbers are those of NAS-Bench-201's own baseline; else
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from initio.errors import at_least
 from initio.networks.shared import Blend
+from initio.searches.base import by_space
 from initio.searches.oneshot import (
     Learned,
     Moment,
@@ -37,10 +38,11 @@ class Rsps(OneShotSearch):
     """
 
     candidates: int = 100
+    weight_decay: float = by_space(3e-4, nb201=5e-4)
+    nesterov: bool = by_space(False, nb201=True)
 
     name: ClassVar[str] = "rsps"
     usual_epochs: ClassVar[int] = 250
-    by_space: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nb201": {"weight_decay": 5e-4, "nesterov": True}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
