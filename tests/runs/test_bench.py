@@ -29,11 +29,12 @@ from initio.scores.read import read_table
 from initio.scores.store import Store
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, drive
+from initio.searches.methods.drnas import DrNas
 from initio.searches.methods.evolution import RegularisedEvolution
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.ranking import ZeroCost
 from initio.searches.methods.rsps import Rsps
-from initio.spaces import NB201
+from initio.spaces import DARTS, NB201
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +190,9 @@ def test_every_setting_of_the_one_search_is_an_option(tmp_path: Path, capsys: py
     command = parse(BenchCommand, ["nb201", "--search", "knas", "--sample", "9", "--k", "3"], "initio bench")
     assert list(command.searches()) == ["knas, k = 3, sample = 9", "random", "rea", "random, k = 3, full"]
     assert command.searches()["rea"] == RegularisedEvolution()
+    with pytest.raises(InputError, match="population"):
+        BenchCommand("nb201", ("rea",), settings={"population": "many"}).searches()
+    assert BenchCommand("nb301", ("drnas",), baselines=False).searches() == {"drnas": DrNas().resolved(DARTS)}
     assert main(["bench", "--search", "hnas", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "options of hnas:" in shown

@@ -149,8 +149,11 @@ class BenchCommand:
 
     def searches(self) -> dict[str, Search[Any]]:
         """The searches by the label of their row."""
+        from initio.runs.search import make_search
         from initio.searches import SEARCHES, find_search
+        from initio.tables.catalogue import space_of
 
+        home = space_of(self.table, self.data)
         named = names(*self.search)
         if named == ["all"]:
             named = [name for name in SEARCHES if find_search(name).trains]
@@ -159,32 +162,26 @@ class BenchCommand:
         metrics: list[str | None] = [*names(*self.metric)] or [None]
         made: dict[str, Search[Any]] = {}
         for name in named:
-            search: type[Any] = find_search(name)
-            if not (search.trains or search.learns):
+            kind = find_search(name)
+            if not (kind.trains or kind.learns):
                 raise InputError(f"{name} does not learn from trainings: take another search")
-            has = {field.name for field in fields(search)}
+            has = {field.name for field in fields(kind)}
             for metric in metrics:
                 shared = {"metric": metric, "k": self.k, "size": self.size}
                 own = {option: value for option, value in shared.items() if value is not None and option in has}
                 own |= self.settings
-                one = search(**{**self._of_space(search), **own})
+                one = make_search(name, home, own)
                 ranked = [str(one.settings()["metric"]) for _ in has & {"metric"}]  # also one that was not asked for
                 shown = [f"{option} = {value}" for option, value in own.items() if option != "metric"]
                 made[", ".join([name, *ranked, *shown])] = one
         if self.baselines:
-            plain: dict[str, Any] = {name: find_search(name)() for name in BASELINES if name not in named}
+            plain = {name: make_search(name, home, {}) for name in BASELINES if name not in named}
             made |= plain | controls(made.values())
         for option in self.SHARED:
             given = getattr(self, option) not in (None, ())
             if given and not any(option in search.settings() for search in made.values()):
                 raise InputError(f"--{option} is not an option of {', '.join(made)}")
         return made
-
-    def _of_space(self, search: type[Search[Any]]) -> Mapping[str, Any]:
-        """The settings of a search that shares weights for the benchmark's space."""
-        if not search.learns:
-            return {}
-        return search.by_space.get(self.setup().open().space.name.partition("-")[0], {})
 
     def published(self, searches: dict[str, Search[Any]]) -> list[Published]:
         """What papers report for the same: of searches that select by CIFAR-10, as long as published."""

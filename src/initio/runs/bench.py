@@ -166,33 +166,44 @@ class Outcome:
 
 def run_one(setup: BenchSetup, name: str, search: Search[Any], seed: int, folder: Path | None = None) -> Outcome:
     """One run; with a folder, one that trains a network goes on from what is there."""
-    if search.learns:
-        return _run_shared(setup, name, search, seed, folder)
     benchmark = setup.open()
-    validation, report = benchmark.validation, benchmark.report
-    result = drive(search, setup.problem(seed, scored=search.needs_scores), seed=seed)
-    steps = cast("Sequence[Trained]", result.steps)
-    found = [step.number for step in steps if step.architecture == result.best]
-    value = validation(Query(result.best)).value
+    if search.learns:
+        result, clock = _shared(setup, name, search, seed, folder)
+        steps = cast("Sequence[SharedEpoch]", result.steps)
+        found_at, n_epochs = len(steps), len(steps)
+        while found_at > 1 and steps[found_at - 2].architecture == result.best:
+            found_at -= 1
+        timed = zip(steps, clock, strict=True)
+        curve = [CurvePoint(step.number + 1, at, benchmark.report(step.architecture)) for step, at in timed]
+    else:
+        result = drive(search, setup.problem(seed, scored=search.needs_scores), seed=seed)
+        trained = cast("Sequence[Trained]", result.steps)
+        found = [step.number for step in trained if step.architecture == result.best]
+        found_at, n_epochs = max(found, default=len(trained)), None
+        curve = list(_curve(benchmark, result))
+    value, best = benchmark.validation(Query(result.best)).value, result.best
     assert value is not None  # a published table has one for every architecture
     return Outcome(
         search=name,
         seed=seed,
-        choices=result.best.choices,
+        choices=best.choices,
         validation=value,
-        regret=report.regret(result.best),
-        rank=report.rank(result.best),
-        report=report(result.best),
+        regret=benchmark.report.regret(best),
+        rank=benchmark.report.rank(best),
+        report=benchmark.report(best),
         queries=result.cost.queries,
-        found_at=max(found, default=len(steps)),
+        found_at=found_at,
         published_seconds=result.cost.published_seconds,
         seconds=result.cost.seconds,
-        curve=tuple(_curve(benchmark, result)),
+        curve=tuple(curve),
+        epochs=n_epochs,
     )
 
 
-def _run_shared(setup: BenchSetup, name: str, search: Search[Any], seed: int, folder: Path | None) -> Outcome:
-    """A run of a search that trains one network on images: the table only reports."""
+def _shared(
+    setup: BenchSetup, name: str, search: Search[Any], seed: int, folder: Path | None
+) -> tuple[SearchResult, list[float]]:
+    """A run of a search that trains one network on images, and the seconds after each epoch: the table only reports."""
     benchmark, run = setup.open(), None
     if folder is not None:
         run = folder / re.sub(r"\W+", "-", f"{name} seed {seed}")
@@ -209,32 +220,9 @@ def _run_shared(setup: BenchSetup, name: str, search: Search[Any], seed: int, fo
         resume=run is not None,
         on_step=lambda step: clock.append(time.perf_counter() - began),
     )
-    steps = cast("Sequence[SharedEpoch]", result.steps)
     if run is not None:
         clock = RunFolder(run).clock()
-    value = benchmark.validation(Query(result.best)).value
-    assert value is not None
-    since = len(steps)
-    while since > 1 and steps[since - 2].architecture == result.best:
-        since -= 1
-    return Outcome(
-        search=name,
-        seed=seed,
-        choices=result.best.choices,
-        validation=value,
-        regret=benchmark.report.regret(result.best),
-        rank=benchmark.report.rank(result.best),
-        report=benchmark.report(result.best),
-        queries=0,
-        found_at=since,
-        published_seconds=0.0,
-        seconds=result.cost.seconds,
-        curve=tuple(
-            CurvePoint(step.number + 1, at, benchmark.report(step.architecture))
-            for step, at in zip(steps, clock, strict=True)
-        ),
-        epochs=len(steps),
-    )
+    return result, clock
 
 
 def _curve(benchmark: Table, result: SearchResult) -> Iterator[CurvePoint]:
