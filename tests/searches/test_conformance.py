@@ -152,7 +152,7 @@ def test_a_space_that_cannot_be_searched_is_refused_in_a_sentence(name: str) -> 
     plain = initio.space("plain", lambda width: None, width=[1, 2])  # type: ignore[arg-type, return-value]
     for space in (NB201, get_space("nb101"), get_space("mlp-3"), plain):
         try:
-            search.check(replace(problem_for(name), space=space))
+            search.resolved(space).check(replace(problem_for(name), space=space))
         except InputError as error:
             refused.append(space.name)
             sentences.append(str(error))

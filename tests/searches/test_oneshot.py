@@ -38,7 +38,7 @@ def problem(**changes: Any) -> Problem:
 
 
 def training(search: OneShotSearch, seed: int = 0) -> SharedTraining:
-    at = search.training(problem(), seed)
+    at = search.resolved(NB201).training(problem(), seed)
     at.network.double()
     at.knows.values.normal_(generator=torch.Generator().manual_seed(seed))
     return at
@@ -206,7 +206,7 @@ def test_smooth_darts_stays_in_its_box_and_the_worst_is_worse() -> None:
 
 
 def test_dirichlet_draws_have_the_mean_that_is_read() -> None:
-    search = DrNas()
+    search = DrNas().resolved(NB201)
     at = training(search)
     torch.manual_seed(0)
     drawn = [search.draw(at, Moment(0, 1)).options[0] for _ in range(300)]

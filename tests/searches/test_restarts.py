@@ -18,7 +18,7 @@ from initio.spaces import DARTS, NB201, NetworkSettings
 PROBLEM = Problem(NB201, load("noise:3x8x8:10"), NetworkSettings(channels=2, cells=1, shape=(3, 8, 8)), batch_size=8)
 A, B = NB201.architecture(3, 3, 3, 3, 3, 3), NB201.architecture(3, 3, 3, 3, 3, 1)
 PLAIN = NasiFit(counted="all", nu="none")  # the objective is T itself
-SEARCHES = [NasiFit(steps=4), Nasi(steps=3)]
+SEARCHES = [NasiFit(steps=4), Nasi(steps=3, nu="adaptive")]
 
 
 def finalist(restart: int, choices: tuple[int, ...], *traces: float, share: float = 1.0) -> Finalist:

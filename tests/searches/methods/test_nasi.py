@@ -130,7 +130,7 @@ def test_the_rows_are_the_state(search: Nasi, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_penalty_the_reward_is_the_trace() -> None:
-    free = drive(Nasi(steps=2, mu=0), problem(), seed=0)
+    free = drive(Nasi(steps=2, mu=0, nu="1e-9"), problem(), seed=0)
     strict = drive(Nasi(steps=2, mu=2, nu="1e-9"), problem(), seed=0)
     for a, b in zip(free.steps, strict.steps, strict=True):
         assert a.reward == a.trace == b.trace

@@ -18,7 +18,7 @@ SMALL = NetworkSettings(channels=2, cells=1, shape=(1, 8, 8))
 
 
 def training(search: Nesbs) -> SharedTraining:
-    return search.training(Problem(NB201, load("digits"), SMALL, SMALL, batch_size=16, epochs=(2,)), 0)
+    return search.resolved(NB201).training(Problem(NB201, load("digits"), SMALL, SMALL, batch_size=16, epochs=(2,)), 0)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_small_data_get_as_many_updates(at: SharedTraining) -> None:
 
 
 def test_beside_the_weights_it_learns_before_each_update() -> None:
-    search = Nesbs(samples=60, posterior="best-response")
+    search = Nesbs(samples=60, posterior="best-response").resolved(NB201)
     other = training(search)
     other.held = other.held_out(0, 1)
     search.learn(other, Moment(0, 2))
