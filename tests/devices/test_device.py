@@ -1,6 +1,9 @@
 """Every metric and a step of training, on a GPU that is not there: the same numbers, and nothing left on the CPU."""
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +12,10 @@ from torch import nn
 import initio
 from initio.autodiff import devices
 from initio.autodiff.devices import check_device, find_device
+from initio.autodiff.record import Tape
 from initio.data import Dataset, load
-from initio.metrics import METRICS, Options, Value, evaluate
+from initio.metrics import METRICS, Options, Value, base, choose, evaluate, gradients
+from initio.scores.measure import is_cost
 from initio.spaces import NetworkSettings, get_space
 from initio.training import TrainingSettings
 from initio.training.examples import examples_of
@@ -22,6 +27,7 @@ NB201 = get_space("nb201")
 CELL = NB201.parse("|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|none~1|nor_conv_3x3~2|")
 BATCH = initio.noise((3, 8, 8), classes=3, batch_size=4, seed=0)
 NETWORK = NetworkSettings(channels=2, cells=1, classes=3, shape=BATCH.shape)
+HALF = Options(dtype="bfloat16")
 MEASURED = [name for name, metric in METRICS.items() if not metric.needs & {"timing", "counting"}]
 
 
@@ -134,7 +140,7 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_half_precision_where_it_is_safe() -> None:
-    names = ["trace", "grad_norm", "snip", "synflow"]
+    names = ["trace", "grad_norm", "snip"]
     exact, half = (evaluate(network(), BATCH, names, Options(dtype=dtype)) for dtype in ("float32", "bfloat16"))
     for name in names:
         assert half[name].value == pytest.approx(exact[name].value, rel=0.25), name  # four inputs, two channels
@@ -143,4 +149,47 @@ def test_half_precision_where_it_is_safe() -> None:
 @pytest.mark.parametrize("name", ["kappa", "lambda_min", "meco", "near", "progressivity", "grasp"])
 def test_half_precision_where_it_is_not(name: str) -> None:
     with pytest.raises(initio.InputError, match=f"{name} cannot be measured in half precision, which rounds away"):
-        evaluate(network(), BATCH, [name], Options(dtype="bfloat16"))
+        evaluate(network(), BATCH, [name], HALF)
+
+
+def test_every_second_derivative_is_refused_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever carries tangents along θ or differentiates twice, whatever it says that it needs."""
+    twice: list[object] = []
+
+    def noted(tape: Callable[..., Any], *given: Any, direction: object = None, **more: Any) -> Any:
+        if direction is not None:
+            twice.append(direction)
+        return tape(*given, direction=direction, **more)
+
+    def curved(curvature: Callable[..., Any], *given: Any) -> Any:
+        twice.append(given)
+        return curvature(*given)
+
+    for module in (gradients, base):
+        monkeypatch.setattr(module, "record", partial(noted, module.record))
+    curvature = Tape.curvature
+    monkeypatch.setattr(Tape, "curvature", lambda *given: curved(curvature, *given))
+    found = set()
+    for metric in choose("all"):
+        twice.clear()
+        evaluate(network(), BATCH, [metric])
+        if twice:
+            found.add(metric.name)
+            with pytest.raises(initio.InputError, match=f"{metric.name} cannot be measured in half precision"):
+                evaluate(network(), BATCH, [metric], HALF)
+    assert found == {"grasp", "grasp_printed"}
+
+
+def test_what_is_kept_as_half_precision_was_measured_in_it() -> None:
+    """So that no value of float64 is stored under another dtype."""
+    for metric in choose("all"):
+        if is_cost(metric):
+            continue
+        try:
+            [half] = evaluate(network(), BATCH, [metric], HALF).values()
+        except initio.InputError as error:
+            assert "half precision" in str(error) or (metric.name == "synflow" and "float64" in str(error))  # noqa: PT017
+            continue
+        [single] = evaluate(network(), BATCH, [metric]).values()
+        assert half.value is not None
+        assert half.value != single.value or metric.name == "regions", metric.name  # which is a count

@@ -96,8 +96,9 @@ class Metric:
     """One metric: what it is, where it comes from, and the function that reads it off a measurement.
 
     `needs` names what has to be computed: `labels`, `gradients`, `second order`, `kernel`, `codes`, `input gradients`,
-    `per-sample gradients`, `parts` (of the batch, and their gradients), `features` (correlations of channels), `cells`,
-    `forward passes`, `counting`, `timing`. Metrics that need `timing` differ from run to run and are left out of `all`.
+    `per-sample gradients`, `second order of samples`, `float64` (whatever the dtype is), `parts` (of the batch, and
+    their gradients), `features` (correlations of channels), `cells`, `forward passes`, `counting`, `timing`. Metrics
+    that need `timing` differ from run to run and are left out of `all`.
 
     `higher_is_better` is the direction of the metric's paper, and no space changes it. `reversed_on` warns of spaces
     where accuracies fall as the metric gets better; docs/metrics.md has the numbers.

@@ -51,6 +51,8 @@ SMALL_EIGENVALUES = (
     "jacob_cov", "meco", "near", "expressivity", "progressivity",
 )  # fmt: skip
 
+SECOND_ORDER = {"second order", "second order of samples"}
+
 
 def choose(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
     """These metrics, each once; `all` stands for every reproducible one of Initio's own.
@@ -107,7 +109,9 @@ def refuse_half(metrics: Iterable[Metric], options: Options) -> None:
     if options.dtype != "bfloat16":
         return
     for metric in metrics:
-        if metric.name in SMALL_EIGENVALUES or "second order" in metric.needs:
+        if "float64" in metric.needs:
+            raise InputError(f"{metric.name} is always measured in float64: leave it out, or take float32")
+        if metric.name in SMALL_EIGENVALUES or SECOND_ORDER & metric.needs:
             raise InputError(
                 f"{metric.name} cannot be measured in half precision, which rounds away the small differences that it "
                 f"is made of: leave it out, or take float32"

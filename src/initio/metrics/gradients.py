@@ -251,7 +251,7 @@ GRADIENTS = (
     Metric("grasp", "−θᵀHg", "HNAS, Eq. 3; Wang et al. 2020", True, needs("labels", "gradients", "second order"), grasp,
            "How the gradient's norm changes along the weights; behind batch norm nearly ‖g‖²."),
     Metric("grasp_printed", "|(1/m) Σ_i θᵀH_i g_i|", "HNAS, Eq. 3 as printed", True,
-           needs("labels", "per-sample gradients"), grasp_printed,
+           needs("labels", "per-sample gradients", "second order of samples"), grasp_printed,
            "Every sample with its own gradient and Hessian, batch statistics held constant."),
     Metric("nasi", "‖b⁻¹ Σ_x ∇θ ℓ_x‖₂²", "NASI, Eq. 12", True, needs("labels", "gradients"), nasi,
            "NASI's approximation of the kernel's trace from one mini-batch: grad squared.",

@@ -31,6 +31,6 @@ def synflow(at: Measurement) -> Value:
 
 
 SYNFLOW = (
-    Metric("synflow", "log Σ |θ ∘ ∂R/∂θ|", "Tanaka et al. 2020", True, needs("gradients"), synflow,
+    Metric("synflow", "log Σ |θ ∘ ∂R/∂θ|", "Tanaka et al. 2020", True, needs("gradients", "float64"), synflow,
            "The flow through all paths of absolute weights, no batch norm; the published score is its exponential."),
 )  # fmt: skip
