@@ -14,6 +14,7 @@ from initio.errors import InputError
 from initio.networks.shared import Blend
 from initio.runs.sharing import dominant, sharing
 from initio.searches.oneshot import SharedTraining
+from initio.system.leases import leased
 from initio.training.examples import Pair
 from tests.runs.test_bench import everything
 
@@ -57,6 +58,16 @@ def test_a_run_is_diagnosed(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "out" / "sharing.svg").stat().st_size > 1000
     assert main(["study", "sharing", str(run), "--data", tables, "--cells", "0", "--out", str(tmp_path / "o2")]) == 0
     assert "eigenvalue in α" in capsys.readouterr().out
+
+
+def test_two_diagnoses_never_work_in_one_folder(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["study", "sharing", str(run), "--cells", "0", "--out", str(tmp_path)]
+    with leased(tmp_path):
+        assert main(command) == 2
+        assert "is working on" in capsys.readouterr().err
+        assert [path.name for path in tmp_path.iterdir()] == ["lease.json"]
+    assert main(command) == 0
+    assert not (tmp_path / "lease.json").exists()
 
 
 def test_a_killed_diagnosis_goes_on(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

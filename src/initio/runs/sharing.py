@@ -22,6 +22,7 @@ from initio.report.sharing import SharedCell, SharingResult, save_sharing
 from initio.runs.folders.base import add_record, read_lines, write_record
 from initio.runs.folders.run import RunFolder
 from initio.runs.search import make_problem, make_search
+from initio.system.leases import leased
 from initio.tables import open_table
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def sharing(
     folder: str | Path | None = None,
     on_done: OnDone = lambda task, done, total: None,
 ) -> SharingResult:
-    """Diagnoses a finished run of a search that shares weights.
+    """Diagnoses a finished run of a search that shares weights; one process at a time works in the folder.
 
     Args:
         run: its folder.
@@ -59,16 +60,22 @@ def sharing(
         folder: where sharing.json and pictures go; by default into the run.
         on_done: hears of each architecture.
     """
-    from scipy.stats import kendalltau, spearmanr
-
     if cells and cells < 3:
         raise InputError(f"a correlation needs at least 3 cells, not {cells}")
     find_device(device, measured=True)  # which refuses what cannot be
-    kept = RunFolder.open(Path(run))
+    kept, home = RunFolder.open(Path(run)), Path(folder or run)
+    home.mkdir(parents=True, exist_ok=True)
+    with leased(home):
+        return _diagnosed(kept, home, tables, cells, samples, seed, device, on_done)
+
+
+def _diagnosed(
+    kept: RunFolder, home: Path, tables: str | None, cells: int, samples: int, seed: int, device: str, on_done: OnDone
+) -> SharingResult:
+    from scipy.stats import kendalltau, spearmanr
+
     search, at = trained_weights(kept, device)
     steps = cast("Sequence[SharedEpoch]", kept.steps(search.step_types))
-    home = Path(folder or run)
-    home.mkdir(parents=True, exist_ok=True)
     same = (to_json(kept.plan()), samples, seed, *apart(str(at.device)).values())
     key = hashlib.sha256(" ".join(map(str, same)).encode()).hexdigest()[:8]
     journal = home / f"unfinished-sharing-{key}.jsonl"
@@ -80,7 +87,7 @@ def sharing(
     eigenvalue, residual = _sharpness(search, at)
     entropies = [step.entropy for step in steps if step.entropy is not None]
     result = SharingResult(
-        run=str(run),
+        run=str(kept.folder),
         method=search.name,
         skips=tuple(step.skips for step in steps),
         skip_weights=_skip_weights(search, at, steps),
