@@ -140,7 +140,7 @@ def test_env_says_what_results_depend_on(capsys: pytest.CaptureFixture[str]) -> 
         (["sample", "nb201", "-n", "many"], "--count: expected a whole number, got 'many' (see initio sample --help)"),
         (["sample", "nb201", "-n", "0"], "--count must be at least 1, not 0"),
         (["sample", "nb201", "--sed", "1"], "--sed is not an option of initio sample: did you mean --seed? (see"),
-        (["store", "inof"], "initio store does one of info, diff, copy, pack, not 'inof'"),
+        (["store", "inof"], "initio store does one of info, diff, copy, pack, update, not 'inof'"),
         (["sample", "nb201", "--config", "missing.toml"], "missing.toml"),
         (["show", "|nor_conv_9x9~0|"], "an nb201 cell has 3 nodes joined by '+'"),
         (["show", CELL.replace("nor_conv_3x3", "nor_conv_9x9")], "unknown operation 'nor_conv_9x9'"),
@@ -289,7 +289,9 @@ def test_every_command_but_the_one_that_prints_a_script_has_json() -> None:
     assert [name for name, command in all_commands() if "json" not in options_of(command)] == ["initio completion"]
 
 
-def test_json_of_stores_that_are_compared_copied_and_packed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_of_stores_that_are_compared_copied_and_packed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, other, packed = (str(tmp_path / name) for name in ("s.db", "t.db", "s.db.xz"))
     for path, metrics in ((store, "params,flops"), (other, "params")):
         run(capsys, "score", "nb201", "--sample", "3", "--metrics", metrics, "--store", path, "-q")
@@ -298,7 +300,14 @@ def test_json_of_stores_that_are_compared_copied_and_packed(capsys: pytest.Captu
     found = json.loads(capsys.readouterr().out)
     assert (found["scores"], found["different"]) == (6, 3)
     assert [(left["metric"], right) for left, right in found["pairs"]] == [("flops", None)] * 3
-    copied = json.loads(run(capsys, "store", "copy", store, other, "--json"))
+    with monkeypatch.context() as patched:
+        patched.setattr("initio.cli.progress.EVERY", 0.0)
+        patched.setattr("initio.scores.store.PUT_AT_ONCE", 4)
+        assert main(["store", "copy", store, other, "--json"]) == 0
+    said = capsys.readouterr()
+    copied, progress = json.loads(said.out), said.err.splitlines()
+    assert [line.partition(",")[0] for line in progress] == ["copying: 4 of 6", "copying: 6 of 6"]
+    assert all(line.endswith(" left, scores") for line in progress[1:])
     assert copied == {"from": store, "scores": 6, "to": other, "copied": 3, "has": 6}
     assert json.loads(run(capsys, "store", "pack", store, packed, "--json"))["scores"] == 6
     assert json.loads(run(capsys, "store", "diff", packed, other, "--json"))["pairs"] == []

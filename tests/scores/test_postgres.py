@@ -1,14 +1,18 @@
 """What a store on a server promises beside: one sentence about what went wrong, never a password, and nothing lost."""
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from urllib.parse import quote
 
 import pytest
 
 from initio import Evaluation, InputError
 from initio.cli import main
-from initio.scores.postgres import address
+from initio.scores.postgres import ALIVE, address
 from initio.scores.store import Store, find_store
-from studies.servers import PASSWORD, PostgresServer, postgres_programs, postgres_server
+from studies.servers import PASSWORD, USER, PostgresServer, postgres_programs, postgres_server
 from tests.scores.conftest import emptied
 from tests.scores.test_store import score
 
@@ -50,6 +54,52 @@ def test_other_addresses() -> None:
     refused("postgresql://ada:s3cret@host.invalid/scores", "cannot be reached")
 
 
+NO_ADDRESS = (
+    "postgresql//ada:s3cret@db/scores",
+    "postgres:/ada:s3cret@db/scores",
+    "postgresql:ada:s3cret@db/scores",
+    "POSTGRESQL://ada:s3cret@db/scores",
+    " postgresql://ada:s3cret@db/scores",
+    "postgresql+psycopg://ada:s3cret@db/scores",
+    "jdbc:postgresql://ada:s3cret@db/scores",
+    "jdbc:postgresql:scores",
+    "ada:s3cret@db.example/scores",
+    "host=127.0.0.1 user=initio password=s3cret dbname=scores",
+    "host=127.0.0.1 user=initio Password = s3cret",
+    "postgresql:",
+    "postgresql//db/scores",
+    "postgres/scores",
+)
+
+
+@pytest.mark.parametrize("place", NO_ADDRESS)
+def test_what_looks_like_an_address_is_no_file(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scoring = ["score", "nb201", "--sample", "2", "--metrics", "params", "--store", place]
+    for command in (scoring, ["store", "info", place], ["store", "copy", "nb201-study", place]):
+        assert main(command) == 2
+        said = capfd.readouterr()
+        assert said.out == ""
+        assert said.err.count("\n") == 1
+        assert "postgresql://" in said.err
+        assert "s3cret" not in said.err
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="address|the folder of the store 'postgres(ql)?") as error:
+        Store(Path(place))  # which has one slash of two
+    assert "s3cret" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("postgres").mkdir()
+    with Store(Path("./postgres/scores.db")) as store:
+        store.put([score()])
+    assert main(["store", "info", "./postgres/scores.db"]) == 0
+
+
 def test_a_wrong_password_and_a_database_that_is_not_there(postgres: PostgresServer) -> None:
     refused(postgres.url(password="s3cret"), "refuses this user: the name or the password is wrong")
     refused(postgres.url("absent"), "has no such database: make it by createdb")
@@ -63,6 +113,58 @@ def test_a_schema_of_someone_else(databases: list[str]) -> None:
         connection.execute("CREATE SCHEMA initio")
         connection.execute("CREATE TABLE initio.things (x INTEGER)")
     refused(url, "is not a store of Initio: its schema 'initio' holds something else")
+
+
+def test_a_user_without_rights_is_told_so(databases: list[str]) -> None:
+    """Not that there is no store: it is there, and somebody else's."""
+    import psycopg
+
+    url = emptied(databases[0])
+    bob = url.replace(f"//{USER}:", "//bob:").replace(quote(PASSWORD), "bob")
+    with Store(url) as store:
+        store.put([score()])
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE USER bob PASSWORD 'bob'")
+        for grant in ("USAGE ON SCHEMA initio", "SELECT ON TABLE initio.store"):
+            refused(bob, "does not let this user do that: grant it the right")
+            connection.execute(f"GRANT {grant} TO bob".encode())
+        with Store(bob, read_only=True) as store, pytest.raises(InputError, match="does not let this user do that"):
+            list(store.evaluations())
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA initio TO bob")
+        with Store(bob, read_only=True) as store:
+            assert list(store.evaluations()) == [score()]
+        connection.execute("DROP OWNED BY bob")
+        connection.execute("DROP USER bob")
+
+
+def test_many_writers_where_the_database_is_serializable(postgres: PostgresServer) -> None:
+    """Which would end transactions that overlap; all of them open one new store at once."""
+    import psycopg
+
+    url, many = postgres.create("serializable"), 6
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER DATABASE serializable SET default_transaction_isolation = 'serializable'")
+    at_once = Barrier(many)
+
+    def write(_: int) -> None:
+        at_once.wait(60)
+        with Store(url) as store:
+            for number in range(20):
+                store.put([score(seed=seed, batch=number) for seed in range(3)])
+
+    with ThreadPoolExecutor(many) as pool:
+        list(pool.map(write, range(many)))
+    with Store(url, read_only=True) as store:
+        assert len(store) == 60
+
+
+def test_a_connection_that_died_is_noticed(databases: list[str]) -> None:
+    """Whatever an address says itself stays."""
+    url = emptied(databases[0])
+    with Store(url) as store, Store(f"{url}?keepalives_idle=7") as other:
+        kept, own = (opened._db._db.info.get_parameters() for opened in (store, other))  # type: ignore[attr-defined]
+    assert {name: kept[name] for name in ALIVE} == {name: str(value) for name, value in ALIVE.items()}
+    assert own["keepalives_idle"] == "7"
 
 
 def test_a_lock_that_does_not_end_is_a_sentence(databases: list[str]) -> None:

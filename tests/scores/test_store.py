@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -11,10 +12,12 @@ from hypothesis import settings as settings_of_test
 from hypothesis import strategies as st
 
 from initio import Architecture, Evaluation, InputError, noise
+from initio.cli import main
 from initio.records import Settings, settings
 from initio.scores import database
+from initio.scores import store as stores
 from initio.scores.database import STORE_VERSION
-from initio.scores.store import Known, Store, differences
+from initio.scores.store import Known, Store, differences, pack
 from tests.scores.conftest import NewPlace
 
 ARCH = Architecture("nb201", (3, 0, 1, 0, 2, 4))
@@ -226,13 +229,44 @@ def test_an_older_store_is_brought_up_to_date_with_all_its_scores(
     further = ("ALTER TABLE data ADD COLUMN note {text}", "CREATE TABLE runs (id {number}, name {text} NOT NULL)")
     monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, further))
     monkeypatch.setattr("initio.scores.store.STORE_VERSION", STORE_VERSION + 1)
-    with Store(place, read_only=True) as store:
-        assert len(store) == 1
+    old = (
+        f"version {STORE_VERSION}, this Initio reads version {STORE_VERSION + 1}: bring it up to date with initio store"
+    )
+    with pytest.raises(InputError, match=old):
+        Store(place, read_only=True)
     for _ in range(2):
         with Store(place) as store:
             assert list(store.evaluations()) == [score()]
             assert store._db.version() == STORE_VERSION + 1
             assert store._db.execute("SELECT count(*) FROM runs").fetchone()[0] == 0
+
+
+def test_a_new_column_is_read_in_an_old_store(
+    new_place: NewPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in copies that were packed before there was one, and in those that come with Initio."""
+    place, packed = new_place(), tmp_path / "packed.db.xz"
+    with Store(place) as store:
+        store.put([score()])
+        pack(store, packed)
+    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, ("ALTER TABLE scores ADD COLUMN note {text}",)))
+    for module in ("initio.scores.store", "initio.cli.store"):
+        monkeypatch.setattr(f"{module}.STORE_VERSION", STORE_VERSION + 1)
+    columns = stores._ROWS.replace("scores.flag", "coalesce(scores.note, scores.flag)")
+    monkeypatch.setattr(stores, "_ROWS", columns)
+    url = str(place)
+    assert main(["store", "info", url]) == 2
+    assert "bring it up to date with initio store update" in capsys.readouterr().err
+    assert main(["store", "update", url]) == 0
+    assert f"has version {STORE_VERSION + 1} and 1 scores" in capsys.readouterr().out
+    for readable in (place, packed):
+        with Store(readable, read_only=True) as store:
+            assert list(store.evaluations()) == [score()]
+    with Store(stores.find_store("nb201-study"), read_only=True) as store:
+        assert next(store.evaluations()).metric
+    assert main(["store", "update", "nb201-study"]) == 2
+    assert main(["store", "update", str(packed)]) == 2
+    assert "stays as it is" in capsys.readouterr().err
 
 
 def test_what_is_no_store_is_not_read_as_one(new_place: NewPlace) -> None:

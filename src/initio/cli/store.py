@@ -1,4 +1,4 @@
-"""`initio store info A`, `initio store diff A B`, `initio store copy A B`, `initio store pack A B.xz`."""
+"""`initio store info A`, `diff A B`, `copy A B`, `pack A B.xz` and `update A`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from initio.cli.progress import Reporter
 from initio.cli.units import print_json, settings_line, tell
 from initio.errors import InputError
 from initio.records import Evaluation, Settings
 from initio.report.cells import printable
+from initio.scores.database import STORE_VERSION
+from initio.scores.sqlite import PACKED
 from initio.scores.store import Group, Pair, Store, differences, find_store, pack, shipped
 
 SHOWN = 10  # differences
@@ -85,8 +88,10 @@ class StoreCopy:
         """Copies, and says how much."""
         refuse_shipped(self.other)
         with Store(find_store(self.path), read_only=True) as store, Store(self.other) as other:
-            added = other.add(store)
-            facts = {"from": store.name, "scores": len(store), "to": other.name, "copied": added, "has": len(other)}
+            total = len(store)
+            with Reporter() as reporter:
+                added = other.add(store, lambda done: reporter.show("copying", done, total, "scores"))
+            facts = {"from": store.name, "scores": total, "to": other.name, "copied": added, "has": len(other)}
         sentence = "copied {copied:,} of {scores:,} scores to {to}, which has {has:,}".format_map(facts)
         tell(sentence, facts, json=self.json)
 
@@ -113,7 +118,30 @@ class StorePack:
         tell("packed {scores:,} scores into {written}".format_map(facts), facts, json=self.json)
 
 
-VERBS = {"info": StoreInfo, "diff": StoreDiff, "copy": StoreCopy, "pack": StorePack}
+@dataclass(frozen=True)
+class StoreUpdate:
+    """Brings a store that an older Initio wrote up to date; all its scores stay as they are.
+
+    Args:
+        path: the store.
+        json: print the version as JSON.
+    """
+
+    path: str
+    json: bool = False
+
+    def run(self) -> None:
+        """Updates, and says the version."""
+        refuse_shipped(self.path)
+        place = find_store(self.path)
+        if str(place).endswith(PACKED):
+            raise InputError(f"the packed store {self.path!r} stays as it is: it is brought up to date when it is read")
+        with Store(place) as store:
+            facts = {"store": store.name, "scores": len(store), "version": STORE_VERSION}
+        tell("{store} has version {version} and {scores:,} scores".format_map(facts), facts, json=self.json)
+
+
+VERBS = {"info": StoreInfo, "diff": StoreDiff, "copy": StoreCopy, "pack": StorePack, "update": StoreUpdate}
 
 
 def refuse_shipped(name: str) -> None:

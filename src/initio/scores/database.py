@@ -15,6 +15,10 @@ StorePlace = Path | str  # a file, or postgresql://user@host/database
 Row = tuple[Any, ...]
 PATIENCE = 60.0  # seconds to wait for another process that writes
 URLS = ("postgresql://", "postgres://")
+HOW = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %40, %2F, %23 or %25 for @, /, # or % in a password"
+# What somebody meant for an address, or what has a password in it, is never taken for the name of a file.
+MEANT = re.compile(r"(?i)\s*(jdbc:|postgres(ql)?[:/])")
+SECRET = re.compile(r"(?i)(?!^[a-z]:[\\/])[^\s:]{1,99}:\S{1,999}@|\b(password|dbname)\s*=")  # C:\\ is no user
 
 # Each entry brings a store from one version to the next; {words} are the database's own.
 # A row has 7 columns that name it; the settings' text and the data's description are kept once, beside the scores.
@@ -39,8 +43,11 @@ class Database(ABC):
     words: ClassVar[dict[str, str]]  # for what MIGRATIONS leaves open
     name: str  # in messages: without a password
 
-    def prepare(self, newest: int, *, read_only: bool) -> int:
-        """Makes the tables or brings them up to date, unless `read_only`, and returns the version of the store."""
+    def prepare(self, newest: int, *, read_only: bool, oldest: int | None = None) -> int:
+        """Makes the tables or brings them up to date, unless `read_only`, and returns the version of the store.
+
+        With `read_only`, what is not up to date is refused, unless it is as new as `oldest`.
+        """
         version = self.version()
         if version > newest:
             raise InputError(
@@ -49,14 +56,24 @@ class Database(ABC):
             )
         if read_only and not version:
             raise InputError(f"{self.name!r} is not a store of Initio")
-        if read_only or version == newest:
+        if read_only and version >= (oldest or newest):
             return version
-        with self.changing():
-            for number in range(self.version(), newest):  # another process may have been faster
-                for statement in MIGRATIONS[number]:
-                    self.execute(statement.format_map(self.words))
-                self.set_version(number + 1)
+        if read_only:
+            raise InputError(
+                f"the store {self.name!r} has version {version}, this Initio reads version {newest}: "
+                f"bring it up to date with initio store update"
+            )
+        if version < newest:
+            with self.changing():
+                for number in range(self.version(), newest):  # another process may have been faster
+                    self.migrate(number)
+                    self.set_version(number + 1)
         return newest
+
+    def migrate(self, number: int) -> None:
+        """Changes the tables of a store of this version into those of the next."""
+        for statement in MIGRATIONS[number]:
+            self.execute(statement.format_map(self.words))
 
     @abstractmethod
     def version(self) -> int:
@@ -96,13 +113,27 @@ class Database(ABC):
 
 
 def is_server(place: StorePlace) -> bool:
-    """Whether a store is on a server; an address of another kind than Initio knows is refused."""
+    """Whether a store is on a server; an address of another kind than Initio knows is refused.
+
+    >>> is_server("postgresql://db/scores"), is_server("scores.db"), is_server("./postgres/scores.db")
+    (True, False, False)
+    >>> is_server("ada:secret@db/scores")
+    Traceback (most recent call last):
+    initio.errors.InputError: what is given for a store looks like an address, which is postgresql://USER:PASSWORD@H...
+    """
     text = str(place)
     if text.startswith(URLS):
         return True
+    if SECRET.search(text) or (MEANT.match(text) and not _in_folder(place)):
+        raise InputError(f"what is given for a store looks like an address, which is {HOW}; of a file, begin with ./")
     if kind := re.match(r"[a-zA-Z][\w+.-]+:/", text):
         raise InputError(f"a store is a file or begins with {URLS[0]}, not with {kind[0]}: give one of these")
     return False
+
+
+def _in_folder(place: StorePlace) -> bool:
+    """Whether this is a file in a folder that is called like a server: a path has lost the ./ in front."""
+    return isinstance(place, Path) and place.parts[0].lower() in ("postgres", "postgresql")
 
 
 def connect(place: StorePlace, *, read_only: bool, patience: float) -> Database:

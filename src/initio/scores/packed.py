@@ -19,6 +19,7 @@ PACKED_SCHEMA = (
         pool INTEGER NOT NULL REFERENCES pools (id), numbers BLOB NOT NULL, flags TEXT NOT NULL
     )""",
 )
+TABLES_OF = {1: 1, PACKED_VERSION: 1}  # the version of a store's tables in a packed one of each version
 
 Key = tuple[str, int, str, str, int]  # space, number of the settings, data, metric, version
 

@@ -14,13 +14,15 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from initio.errors import InputError
-from initio.scores.database import Database, Row
+from initio.scores.database import HOW, Database, Row
 
 SCHEMA = "initio"
 LOCK = 0x494E4954  # "INIT": who changes tables holds this advisory lock
-HOW = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %40, %2F, %23 or %25 for @, /, # or % in a password"
 REACH = 10  # seconds to wait for a server
 GONE = "went away: what was written is kept, and the same command goes on once it is back"
+ALIVE: dict[str, Any] = {  # after a minute without an answer a connection is given up, whether or not anything is sent
+    "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000,
+}  # fmt: skip
 SENT = 10_000  # rows in one statement, and fetched at once
 TYPES = {  # of the columns of all tables
     **dict.fromkeys(("space", "choices", "data", "metric", "flag", "text", "fingerprint", "source"), "text"),
@@ -91,25 +93,34 @@ class PostgresDatabase(Database):
         self._errors = psycopg.Error
         self._cursors = count()
         options = f"-c search_path={SCHEMA} -c lock_timeout={max(1, round(1000 * patience))}"
+        options += r" -c default_transaction_isolation=read\ committed"  # whatever the database's own is
         if read_only:
             options += " -c default_transaction_read_only=on"
         try:
-            psycopg.conninfo.conninfo_to_dict(url)
+            given = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.ProgrammingError:  # its message may quote the password
             raise InputError(f"the address of the store cannot be read: it is {HOW}") from None
         with self.sentences("cannot be reached"):
             self._db = psycopg.connect(
-                url, autocommit=True, connect_timeout=REACH, options=options, application_name="initio"
+                url,
+                autocommit=True,
+                connect_timeout=REACH,
+                options=options,
+                application_name="initio",
+                **{name: value for name, value in ALIVE.items() if name not in given},
             )
 
     def version(self) -> int:
-        """That which the schema's table `store` says."""
-        tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = ?"
+        """That which the schema's table `store` says; of tables that one may not read everybody may know."""
+        tables = (
+            "SELECT relname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace "
+            "WHERE nspname = ? AND relkind IN ('r', 'p', 'v', 'm', 'f')"
+        )
         if not (names := {name for (name,) in self.execute(tables, [SCHEMA])}):
             return 0
         if "store" not in names:
             raise InputError(f"{self.name!r} is not a store of Initio: its schema {SCHEMA!r} holds something else")
-        found = self.execute("SELECT version FROM store").fetchone()
+        found = self.execute(f"SELECT version FROM {SCHEMA}.store").fetchone()
         return int(found[0]) if found else 0
 
     def set_version(self, version: int) -> None:

@@ -94,9 +94,9 @@ class SqliteDatabase(Database):
         db.deserialize(bytes(raw))
         return db
 
-    def prepare(self, newest: int, *, read_only: bool) -> int:
+    def prepare(self, newest: int, *, read_only: bool, oldest: int | None = None) -> int:
         """Also checks what others wrote, and remembers which file this is."""
-        version = super().prepare(newest, read_only=read_only)
+        version = super().prepare(newest, read_only=read_only, oldest=oldest)
         if read_only:
             self._check_types()
         else:

@@ -25,7 +25,7 @@ import numpy as np
 from initio.errors import InputError
 from initio.records import Architecture, Batch, Evaluation, Settings, decode, encode, load_json
 from initio.scores.database import PATIENCE, STORE_VERSION, Database, StorePlace, connect, is_server
-from initio.scores.packed import PACKED_VERSION, Key, ScoreColumn, read_columns, write_columns
+from initio.scores.packed import PACKED_VERSION, TABLES_OF, Key, ScoreColumn, read_columns, write_columns
 from initio.scores.sqlite import PACKED
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -87,10 +87,10 @@ class Store:
         self._columns: list[ScoreColumn] = []
         try:
             with self._db.sentences():
-                packed = str(place).endswith(PACKED)
-                version = self._db.prepare({True: PACKED_VERSION, False: STORE_VERSION}[packed], read_only=read_only)
-                if packed and version == PACKED_VERSION:
-                    self._columns = self._read_columns()
+                if str(place).endswith(PACKED):
+                    self._unpack()
+                else:
+                    self._db.prepare(STORE_VERSION, read_only=read_only)
         except BaseException:
             self._db.close()
             raise
@@ -123,16 +123,19 @@ class Store:
         """Remembers what the fingerprint of a batch stands for."""
         self._describe([(batch.fingerprint, batch.source, len(batch))])
 
-    def add(self, other: Store) -> int:
+    def add(self, other: Store, on_done: Callable[[int], None] = lambda done: None) -> int:
         """Writes all that another store has and this one does not, and says how many scores that were.
 
-        Some at a time: who is interrupted has a part of them, and the same call again goes on.
+        Some at a time: who is interrupted has a part of them, and the same call again goes on. `on_done` hears how many
+        of the other's scores are here by now.
         """
-        before = len(self)
+        before, done = len(self), 0
         self._describe(other.described())
         scores = other.evaluations()
         while some := list(islice(scores, PUT_AT_ONCE)):
             self.put(some)
+            done += len(some)
+            on_done(done)
         return len(self) - before
 
     def _describe(self, data: Iterable[tuple[str, str, int]]) -> None:
@@ -263,6 +266,14 @@ class Store:
             raise self.damaged(f"settings {text[:40]!r}") from None
 
     # --- columns of a packed store -----------------------------------------------------
+
+    def _unpack(self) -> None:
+        """A packed store is in memory, where its tables are brought up to date."""
+        version = self._db.prepare(PACKED_VERSION, read_only=True, oldest=min(TABLES_OF))
+        if version == PACKED_VERSION:
+            self._columns = self._read_columns()
+        for number in range(TABLES_OF[version], STORE_VERSION):
+            self._db.migrate(number)
 
     def _read_columns(self) -> list[ScoreColumn]:
         """Its `scores` are empty until someone asks for them one by one."""
