@@ -44,6 +44,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_shares_of_a_pool_are_scored_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pool = ("score", "nb201", "--sample", "9", "--metrics", "params")
+    for number in (1, 2):
+        run(capsys, *pool, "--share", f"{number}/2")
+    assert "0 costs counted, 9 were in the store already" in run(capsys, *pool)
+    assert fail(capsys, *pool, "--share", "2").startswith("a share is one of several, as in --share 17/100, not '2'")
+    assert "there are fewer networks than shares" in fail(capsys, *pool, "--share", "100/100")
+
+
 def test_score_and_score_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ("score", "nb201", "--sample", "6", *FEW, "--export", "scores.csv")
     out = run(capsys, *command)

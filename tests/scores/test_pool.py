@@ -30,6 +30,7 @@ from initio.scores.pool import (
     run_task,
     sample,
     score_pool,
+    share_of,
 )
 from initio.scores.read import read_table
 from initio.scores.store import Store, differences
@@ -50,6 +51,16 @@ def job(metrics: tuple[str | Metric, ...] = METRICS, **changes: object) -> Scori
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "scores.db") as opened:
         yield opened
+
+
+def test_shares_are_the_pool_and_have_no_network_in_common() -> None:
+    pool = sample(NB201, 200, seed=3)
+    shares = [share_of(pool, NB201, number, 7) for number in range(1, 8)]
+    assert sorted(arch for share in shares for arch in share) == sorted(pool)
+    networks = [{NB201.canonical(arch) for arch in share} for share in shares]
+    assert len(set().union(*networks)) == sum(map(len, networks))
+    with pytest.raises(InputError, match="the share must be from 1 to 7, not 0"):
+        share_of(pool, NB201, 0, 7)
 
 
 def test_values_are_those_of_the_metrics_on_the_canonical_network(store: Store) -> None:

@@ -49,7 +49,7 @@ COMMANDS: dict[str, str] = {  # name -> what it does
     "correlate": "compare scores with a benchmark's accuracies and with each other",
     "convert": "write a benchmark's own file as a compact table",
     "bench": "run searches on a benchmark's published trainings and compare them",
-    "store": "look into a store of scores, compare two, add or pack",
+    "store": "look into a store of scores, compare two, add, pack or update",
     "cache": "say where trainings are kept between runs, or forget them",
     "env": "say what Initio runs on: versions, kernels, memory, folders",
     "completion": "print a script that completes commands and options in your shell",
@@ -60,6 +60,8 @@ EXIT_CODES = {
     1: "initio store diff: the stores differ",
     2: "one sentence on stderr says what was wrong; what was finished is kept",
     130: "interrupted by Ctrl-C",
+    137: "killed, as for want of memory: the same command goes on",
+    143: "ended by SIGTERM: the same command goes on",
 }
 
 
@@ -68,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = flags_behind(sys.argv[1:] if argv is None else argv)
     began = BEGAN.set(process_began() if argv is None else time.perf_counter())
     with ExitStack() as stack:
         stack.callback(BEGAN.reset, began)
@@ -183,6 +185,21 @@ def all_commands() -> Iterator[tuple[str, type[Any]]]:
 
 
 # --- options of all commands ------------------------------------------------------------------------------------------
+
+
+FLAGS = ("--quiet", "-q", "--log-json")  # which may stand before the command, too
+
+
+def flags_behind(argv: Sequence[str]) -> list[str]:
+    """The words with the flags that came first at the end of the options.
+
+    >>> flags_behind(["-q", "show", "--", "nb201"])
+    ['show', '-q', '--', 'nb201']
+    """
+    first = next((place for place, word in enumerate(argv) if word not in FLAGS), 0)
+    flags, rest = argv[:first], argv[first:]
+    end = [*rest, "--"].index("--")
+    return [*rest[:end], *flags, *rest[end:]]
 
 
 def is_typed(argv: Sequence[str], *names: str) -> bool:

@@ -416,6 +416,8 @@ def _kept(options: Mapping[str, Option], values: Mapping[str, Any], where: str) 
     """The values of a file, each of the type of its option."""
     given = {}
     for name, value in values.items():
+        if name in RESERVED:
+            raise InputError(f"{where!r}: --{name.replace('_', '-')} is typed, and not kept in a file")
         if name not in options:
             raise InputError(f"{where!r}: {name!r} is not an option" + _hint(name, list(options)))
         try:

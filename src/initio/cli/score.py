@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ class ScoreCommand:
         all: score every architecture of the space.
         sample: score this many different random architectures.
         archs: score the architectures in this text file, one a line.
+        share: score only this share of them, as in 17/100; shares have no network in common.
         sample_seed: of the random architectures; by default the seed.
         data: noise, digits, a file or a folder; docs/data.md lists all kinds.
         labels: the data's own labels, or random ones.
@@ -58,6 +60,7 @@ class ScoreCommand:
     all: bool = False
     sample: int | None = None
     archs: str | None = None
+    share: str | None = None
     sample_seed: int | None = None
     data: str = "noise"
     labels: Literal["true", "random"] = "true"
@@ -113,6 +116,17 @@ class ScoreCommand:
             print(f"exported to {self.export}")
 
     def _architectures(self, space: Space) -> list[Architecture]:
+        from initio.scores.pool import share_of
+
+        if self.share is None:
+            return self._pool(space)
+        if not (found := re.fullmatch(r"(\d{1,9})/(\d{1,9})", self.share)):
+            raise InputError(f"a share is one of several, as in --share 17/100, not {self.share!r}")
+        if not (mine := share_of(self._pool(space), space, int(found[1]), int(found[2]))):
+            raise InputError(f"nothing is left for the share {self.share}: there are fewer networks than shares")
+        return mine
+
+    def _pool(self, space: Space) -> list[Architecture]:
         from initio.scores.pool import everything, read_architectures, sample
 
         if (self.all, self.sample is not None, self.archs is not None).count(True) != 1:

@@ -173,6 +173,20 @@ def sample(space: Space, count: int, seed: int) -> list[Architecture]:
     return list(drawn)
 
 
+def share_of(pool: Iterable[Architecture], space: Space, number: int, shares: int) -> list[Architecture]:
+    """One of so many shares of a pool, which have no network in common and are the pool together; from 1 on.
+
+    >>> from initio.spaces import get_space
+    >>> space = get_space("nb201")
+    >>> [len(share_of(sample(space, 90, seed=0), space, number, 4)) for number in (1, 2, 3, 4)]
+    [22, 26, 18, 24]
+    """
+    if not 1 <= number <= shares:
+        raise InputError(f"the share must be from 1 to {shares}, not {number}")
+    places: dict[Architecture, int] = {}
+    return [arch for arch in pool if places.setdefault(space.canonical(arch), len(places)) % shares == number - 1]
+
+
 def read_architectures(path: Path, space: Space) -> list[Architecture]:
     """The architectures in a text file, one a line in any notation; empty lines and lines with # do not count."""
     try:
