@@ -1,12 +1,14 @@
 """The docs say what the code does: generated pages are fresh, every name is documented, links lead somewhere."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import initio
-from initio.cli import COMMANDS
+from initio.cli import COMMANDS, all_commands
+from initio.cli.options import options_of
 from initio.cli.reference import reference
 from initio.spaces import SPACES, ZOO
 
@@ -21,6 +23,21 @@ def test_the_command_line_page_is_fresh() -> None:
 def test_every_command_has_its_section() -> None:
     page = (ROOT / "docs/cli.md").read_text()
     assert all(f"\n## initio {name}\n" in page for name in COMMANDS)
+
+
+def test_every_extra_is_on_the_page_of_installing() -> None:
+    page = (ROOT / "docs/install.md").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"`initio\[(\w+)\]`", page)) == set(extras)
+
+
+def test_the_page_of_many_machines_is_found_and_lists_who_takes_a_device() -> None:
+    for page in ("README.md", "docs/index.md"):
+        assert "scale.md" in (ROOT / page).read_text()
+    listed = (ROOT / "docs/scale.md").read_text().partition("## A GPU")[2].partition("networks are built")[0]
+    for name, command in all_commands():
+        if "device" in options_of(command):
+            assert f"`{name}`" in listed or f"`{name.removeprefix('initio ')}`" in listed, name
 
 
 def test_every_public_name_is_documented() -> None:
