@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,6 +14,8 @@ CONVOLUTIONS = [  # c_in, c_out, kernel, stride, padding, dilation, groups
     (4, 6, (3, 3), 1, 1, 1, 2),  # grouped
     (4, 2, (1, 7), 1, (0, 3), 1, 1),
     (4, 2, (1, 1), 2, 0, 1, 1),
+    (4, 6, (1, 1), 1, 0, 1, 1),
+    (4, 2, (1, 1), 1, 1, 1, 1),
     (8, 16, (3, 3), 1, 1, 1, 1),
     (16, 24, (3, 3), 2, 1, 1, 1),
     (8, 8, (3, 3), 1, 2, 2, 1),
@@ -44,9 +48,23 @@ def test_a_convolution_s_gradients_are_autograd_s(index):
     geometry, x, weight, delta = case(index, torch.float64)
     gx, gw = stock_gradient(geometry, x, weight, delta)
     torch.testing.assert_close(geometry.transpose(delta, x, weight), gx)
-    turned = geometry.flipped(weight, depthwise=True)
+    turned = replace(geometry, free=True).flipped(weight)
     torch.testing.assert_close(geometry.transpose(delta, x, weight, lambda: turned), gx)
     torch.testing.assert_close(geometry.outer(x, delta, weight), gw)
+
+
+@pytest.mark.parametrize("index", range(len(CONVOLUTIONS)))
+@pytest.mark.parametrize("format", [torch.channels_last, torch.contiguous_format])
+def test_free_roundings_change_no_more_than_roundings(index, format):
+    geometry, x, weight, delta = case(index, torch.float64)
+    free = replace(geometry, free=True)
+    z, (gx, _) = geometry.apply(x, weight), stock_gradient(geometry, x, weight, delta)
+    image = lambda t: t.clone(memory_format=torch.preserve_format).contiguous(memory_format=format)  # noqa: E731
+    torch.testing.assert_close(free.apply(x, weight), z)
+    torch.testing.assert_close(free.add_to(image(delta), x, weight), delta + z)
+    torch.testing.assert_close(free.transpose(delta, x, weight), gx)
+    torch.testing.assert_close(free.add_transpose(image(x), delta, x, weight), x + gx)
+    assert free.apply(x, weight).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("index", range(len(CONVOLUTIONS)))

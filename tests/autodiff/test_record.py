@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from initio import InputError
 from initio.autodiff.parts import Parts
@@ -137,7 +138,7 @@ class Curved(nn.Module):
 
 
 class Bent(nn.Module):
-    """Piecewise linear, with a pooling that only torch knows."""
+    """Piecewise linear, with maxima and 1x1 kernels, for which a second pass has ways of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +146,7 @@ class Bent(nn.Module):
         self.head = nn.Linear(8, 3)
 
     def forward(self, x):
-        x = watch(nn.functional.max_pool2d(torch.relu(self.norm(self.first(x))), 2))
+        x = watch(nn.functional.max_pool2d(torch.relu(self.norm(self.first(x))), 3, 2, 1))
         return self.head(self.second(torch.relu(x) + x).mean((2, 3)))
 
 
@@ -221,6 +222,27 @@ def test_a_second_pass_along_g_needs_the_first_one_s_values_only(case):
         torch.testing.assert_close(short[1][name], long[1][name], msg=name)
     for pair, other in zip(short_watched, long_watched, strict=True):
         torch.testing.assert_close(pair, other)
+
+
+class Operations(TorchDispatchMode):
+    """Names of what torch computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_second_pass_looks_for_no_maximum_again(x):
+    model, recall, found = Bent(), Recall(), []
+    for direction in (None, dict(model.named_parameters())):
+        with Operations() as operations:
+            record(model, x, direction=direction, recall=recall)
+        found.append(operations.names.count("max_pool2d_with_indices"))
+    assert found == [1, 0]
 
 
 def test_watching_changes_nothing_where_nothing_records(x):

@@ -8,7 +8,7 @@
       │  a handler for each function it knows                  handlers.py
       │    layers with weights -> Weighted                     weighted.py, on the maps of layers.py
       │    normalisations      -> BatchNormalised, Affine      norms.py, on the sums of channels.py
-      │    average pooling     -> Pooled                       pools.py
+      │    pooling             -> Pooled, MaxPooled            pools.py
       │  all others are left to autograd; with a direction their tangents come from torch's forward mode
       │  autograd's graph is compared with what was seen       audit.py
       │  runs of cells, modules inside of the model, are noted cells.py
@@ -22,7 +22,8 @@ who wants to see layers. They leave g there in a dual pass, where autograd itsel
 
 **Two passes.** The direction v = g takes one pass that gives g and a second one along it. A `Recall` (switch.py) that
 both are given holds what the functions of the first computed, and the loss gradients δ that met them; the second sends
-back δ̇ alone. Where an operation is neither recorded nor piecewise linear, the second pass does without.
+back δ̇ alone; places of maxima are recalled, too (`MaxPooled`). Where an operation is neither recorded nor piecewise
+linear, the second pass does without. Both passes have `free` roundings: 1x1 kernels are matrix products (layers.py).
 
 **Who holds what.** A tape holds its leaves, its output and hence the graph. The graph's functions hold a `Use`: the
 layer's names and map, its motion, and the switch; never the tape nor the recorder. Tangents live in a table beside the

@@ -29,7 +29,7 @@ _ELEMENTWISE = """
     NativeGroupNorm
     """
 _BY_ROW = {f"{name}Backward{version}" for name in _ELEMENTWISE.split() for version in (0, 1)}
-_BY_ROW |= {"CopyBackwards", "PooledBackward"}
+_BY_ROW |= {"CopyBackwards", "PooledBackward", "MaxPooledBackward"}
 # The first dimension may be among those that they work along.
 _ALONG = {
     "AmaxBackward0", "CatBackward0", "LogSoftmaxBackward0", "MeanBackward1", "SelectBackward0", "SliceBackward0",

@@ -21,7 +21,7 @@ from initio.autodiff.norms import (
     standardised,
     x_hat,
 )
-from initio.autodiff.pools import Windows, pooled
+from initio.autodiff.pools import MaxPooled, Windows, picked, pooled
 from initio.autodiff.recorder import Handler, Recorder, Rectified, Watched, watch
 
 
@@ -167,6 +167,21 @@ def _avg_pool(
     return out
 
 
+def _max_pool(
+    recorder: Recorder, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Only where two passes share what they find; else torch has all of it."""
+    memo = recorder.memo()
+    if memo is None or return_indices or input.ndim != 4 or not recorder.is_value(input):
+        return NotImplemented
+    pairs = tuple(_tuple(t, 2) for t in (kernel_size, stride or kernel_size, padding, dilation))
+    out: Tensor = MaxPooled.apply(input, memo, (*pairs, ceil_mode))  # type: ignore[no-untyped-call]
+    if (tangent := recorder.tangents.get(input)) is not None:
+        recorder.tangents.set(out, picked(tangent, memo.values[1]))
+    return out
+
+
 def _watch(recorder: Recorder, t: Tensor) -> Tensor:
     value, tangent = _alias(t), recorder.tangents.get(t)
     if recorder.dual:
@@ -242,6 +257,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.Tensor.add: _add,
     torch.Tensor.__add__: _add,
     F.avg_pool2d: _avg_pool,
+    F.max_pool2d: _max_pool,
     F.leaky_relu: _leaky_relu,
     F.relu6: _relu6,
     **DROPOUTS,

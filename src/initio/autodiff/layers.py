@@ -39,12 +39,17 @@ CHUNK_BYTES = 64 << 20  # per-sample gradients of one layer are made in slices o
 
 @dataclass(frozen=True)
 class Geometry:
-    """What joins weights and inputs: a linear layer if `stride` is empty, else a convolution."""
+    """What joins weights and inputs: a linear layer if `stride` is empty, else a convolution.
+
+    With `free` roundings 1x1 kernels are matrix products, and depthwise convolutions are transposed by convolutions:
+    faster, up to four times, but rounded otherwise than by torch.
+    """
 
     stride: Ints
     padding: Ints = ()
     dilation: Ints = ()
     groups: int = 1
+    free: bool = False
 
     # --- the maps ------------------------------------------------------------------------------------------------
 
@@ -52,6 +57,8 @@ class Geometry:
         """W * x + b, plus `more` in the shape of the output."""
         if not self.stride:
             z = F.linear(x, weight, bias)
+        elif bias is None and self._is_product(weight, x):
+            z = _product(x, weight.flatten(1).T)
         elif bias is None and (lib := self._tiled(x, weight)):
             return fused.convolve(lib, x, weight, more, transposed=False)
         else:
@@ -60,19 +67,48 @@ class Geometry:
             )
         if more is None:
             return z
-        return z + more
+        return z.add_(more)
+
+    def add_to(self, out: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """out + W * x; `out` is nobody else's, and may be changed."""
+        if self._is_product(weight, x, out):
+            return _product(x, weight.flatten(1).T, out)
+        return self.apply(x, weight, more=out)
 
     def transpose(self, delta: Tensor, x: Tensor, weight: Tensor, flipped: Flipped | None = None) -> Tensor:
         """Wᵀ * δ, in the shape of x; those who need it often keep `flipped(weight)` and say where."""
         if not self.stride:
             return delta @ weight
+        if self._is_product(weight, delta):
+            return _product(delta, weight.flatten(1))
         if lib := self._tiled(delta, weight):
             return fused.convolve(lib, delta, weight, transposed=True)
         turned = self.flipped(weight) if flipped is None else flipped()
         if turned is None:
             return self._backward(delta, x, weight, (True, False, False))[0]
-        reach = [d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True)]
-        return Geometry(self.stride, tuple(reach), self.dilation, self.groups).apply(delta, turned)
+        return Geometry(self.stride, self._reach(weight), self.dilation, self.groups).apply(delta, turned)
+
+    def _reach(self, weight: Tensor) -> Ints:
+        """The padding of the transposed map."""
+        return tuple(d * (k - 1) - p for d, k, p in zip(self.dilation, weight.shape[2:], self.padding, strict=True))
+
+    def add_transpose(
+        self, out: Tensor, delta: Tensor, x: Tensor, weight: Tensor, flipped: Flipped | None = None
+    ) -> Tensor:
+        """out + Wᵀ * δ; `out` is nobody else's, and may be changed."""
+        if self._is_product(weight, delta, out):
+            return _product(delta, weight.flatten(1), out)
+        return self.transpose(delta, x, weight, flipped).add_(out)
+
+    def _is_product(self, weight: Tensor, *pixels: Tensor) -> bool:
+        """Whether it may be taken as one matrix at every pixel of these images."""
+        return (
+            self.free
+            and tuple(weight.shape[2:]) == self.stride == (1, 1)
+            and self.padding == (0, 0)
+            and self.groups == 1
+            and all(t.is_contiguous(memory_format=torch.channels_last) for t in pixels)
+        )
 
     def _tiled(self, x: Tensor, weight: Tensor) -> CDLL | None:
         """The library where it has a faster way for 3x3 kernels."""
@@ -82,14 +118,11 @@ class Geometry:
             return None
         return fused.usable(x, weight)
 
-    def flipped(self, weight: Tensor, depthwise: bool = False) -> Tensor | None:
-        """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one.
-
-        Also those of a depthwise convolution, if asked: up to four times faster, but rounded otherwise than by torch.
-        """
-        if set(self.stride) != {1}:
+    def flipped(self, weight: Tensor) -> Tensor | None:
+        """The weights with which `transpose` is a forward convolution, for which kernels are faster, if it is one."""
+        if set(self.stride) != {1} or min(self._reach(weight)) < 0:
             return None
-        if depthwise and self.groups == len(weight) and weight.shape[1] == 1:
+        if self.free and self.groups == len(weight) and weight.shape[1] == 1:
             return weight.flip(tuple(range(2, weight.ndim)))
         if self.groups != 1:
             return None
@@ -235,6 +268,16 @@ class Geometry:
             start = o * self.dilation[0] * width + p * self.dilation[1]
             length = min(positions, height * width - start)  # what is cut off lies under padding of δ
             yield d[:, :length], flat[:, start : start + length]
+
+
+def _product(x: Tensor, matrix: Tensor, out: Tensor | None = None) -> Tensor:
+    """The pixels of x, channels last, times a matrix; added to those of `out`, which are changed, if it is given."""
+    m, _, height, width = x.shape
+    X = x.permute(0, 2, 3, 1).flatten(0, 2)
+    if out is not None:
+        out.permute(0, 2, 3, 1).flatten(0, 2).addmm_(X, matrix)
+        return out
+    return (X @ matrix).view(m, height, width, -1).permute(0, 3, 1, 2)
 
 
 def _rows(t: Tensor) -> Tensor:

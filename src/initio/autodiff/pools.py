@@ -1,4 +1,4 @@
-"""Average pooling: the map, its transposed, and the recorded function of both."""
+"""Pooling: the map of averages, its transposed, and the recorded functions of averages and of maxima."""
 
 from __future__ import annotations
 
@@ -77,3 +77,34 @@ class Pooled(Function):
 def pooled(x: Tensor, windows: Windows, memo: Memo | None = None) -> Tensor:
     """The means over windows of x."""
     return Pooled.apply(x, memo, windows)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class MaxPooled(Function):
+    """A maximum pooling with a memo: a second pass need not look for the maxima again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, memo: Memo, windows: tuple[Any, ...]) -> Tensor:
+        """The maxima; their places are left beside them."""
+        ctx.windows = windows
+        ctx.set_materialize_grads(False)
+        if not memo.values:
+            memo.values = torch.ops.aten.max_pool2d_with_indices(x, *windows)
+        y, places = memo.values
+        ctx.save_for_backward(x, places)
+        return y.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, delta: Tensor | None) -> Any:
+        """The transposed map."""
+        if delta is None:
+            return None, None, None
+        x, places = ctx.saved_tensors
+        return torch.ops.aten.max_pool2d_with_indices_backward(delta, x, *ctx.windows, places), None, None
+
+
+def picked(t: Tensor, places: Tensor) -> Tensor:
+    """The values of t where an image of its shape has its maxima: (m, C, height, width), channels last."""
+    m, channels, height, width = places.shape
+    pixels, chosen = (u.permute(0, 2, 3, 1).flatten(1, 2) for u in (t, places))
+    return pixels.gather(1, chosen).view(m, height, width, channels).permute(0, 3, 1, 2)

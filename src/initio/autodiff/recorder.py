@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -325,6 +325,8 @@ class Recorder(TorchFunctionMode):
         shape: tuple[int, ...] = ()
         if weight is not None:
             shape = tuple(weight.shape)
+        if geometry is not None and self.recall is not None:
+            geometry = replace(geometry, free=True)
         v, u = (self.direction.get(name) for name in names)
         motion = Motion(v, u, v is not None and v is weight, u is not None and u is bias)
         return Use(Layer(*names, geometry, shape), self.switch, self.dual, motion, self.memo())

@@ -37,8 +37,10 @@ class Weighted(Function):
         if not use.dual:
             return z
         zt = _moved(geometry, z, x, bias, use)
-        if xt is not None:
+        if xt is not None and (zt is None or zt is z):
             zt = geometry.apply(xt, weight, more=zt)
+        elif xt is not None:
+            zt = geometry.add_to(zt, xt, weight)
         elif zt is z:  # two outputs of a function must be two tensors
             zt = z.clone()
         if use.memo is not None and zt is not None:
@@ -134,15 +136,17 @@ def _input_cotangent(ctx: Any, x: Tensor, weight: Tensor, delta_dot: Tensor | No
         delta_dot = plus(delta_dot, delta)
     elif motion.weight is not None:
         own = motion.weight
-        out = geometry.transpose(delta, x, own, lambda: geometry.flipped(own, ctx.use.memo is not None))
-    if delta_dot is not None:
-        out = plus(geometry.transpose(delta_dot, x, weight, lambda: _flipped(ctx, weight)), out)
-    return out
+        out = geometry.transpose(delta, x, own)
+    if delta_dot is None:
+        return out
+    if out is None:
+        return geometry.transpose(delta_dot, x, weight, lambda: _flipped(ctx, weight))  # type: ignore[no-any-return]
+    return geometry.add_transpose(out, delta_dot, x, weight, lambda: _flipped(ctx, weight))  # type: ignore[no-any-return]
 
 
 def _flipped(ctx: Any, weight: Tensor) -> Tensor | None:
     if ctx.flipped is None:
-        ctx.flipped = ctx.use.layer.geometry.flipped(weight, depthwise=ctx.use.memo is not None)
+        ctx.flipped = ctx.use.layer.geometry.flipped(weight)
     return ctx.flipped  # type: ignore[no-any-return]
 
 
