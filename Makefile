@@ -11,7 +11,7 @@ demo: .venv/ready          ## the main job on the embedded default, nothing to d
 	$(BIN)/initio demo
 
 test: .venv/ready          ## the whole test suite; the processes that it starts read what is compiled
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 fuzz: .venv/ready          ## a million damaged inputs to every reader, or FUZZ=200000
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz

@@ -36,6 +36,12 @@ def anew():
     fused._build.cache_clear()
 
 
+@pytest.fixture
+def quickly_built(monkeypatch):
+    """Where the kernels are built is asked, not what they calculate: without optimisations, which take seconds."""
+    monkeypatch.setattr(fused, "FLAGS", ("-O0", *fused.FLAGS[1:]))
+
+
 @pytest.mark.parametrize(
     ("c_in", "c_out", "kernel", "stride", "padding", "side"),
     [
@@ -256,13 +262,13 @@ def test_several_threads_and_switching_off_are_said(library):
     assert fused.arithmetic() == fused.ARITHMETIC
 
 
-def test_a_library_is_built_where_the_home_folder_is_read_only(library, anew, monkeypatch, tmp_path):
+def test_a_library_is_built_where_the_home_folder_is_read_only(library, anew, quickly_built, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert fused.library() is not None
 
 
-def test_only_what_others_cannot_write_is_loaded(library, anew, monkeypatch, tmp_path):
+def test_only_what_others_cannot_write_is_loaded(library, anew, quickly_built, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = tmp_path / "initio"
     folder.mkdir(mode=0o777)

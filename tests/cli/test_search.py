@@ -1,10 +1,8 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +10,13 @@ import pytest
 
 from initio.cli import main
 from initio.runs.folders.run import RunFolder, load
-from initio.searches import steps_of
+from initio.searches import SearchStep, steps_of
+from initio.searches.oneshot import OneShotSearch, SharedTraining
 from initio.searches.restarts import steps_of_restart
 from initio.spaces import NB201, Size, Sizes
 from initio.system.leases import leased
+from initio.training.fit import Update
+from tests.copies import die, dies, needs_copies
 
 THIN = ["--channels", "2", "--cells", "1", "--pixels", "8", "--batch-size", "8"]
 SMALL = ["--first", "3", "--rounds", "1", "--each", "1", *THIN]
@@ -45,41 +46,36 @@ def test_an_mlp_is_searched_exactly(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run.steps(steps_of("lambda-min")) == list(run.result().steps)
 
 
-KILLED = """
-import os, signal, sys
-from initio.cli import main
-from initio.runs.folders.run import RunFolder
+def killed_after(steps: int, argv: list[str]) -> None:
+    """The command, killed when so many steps are on disk."""
+    append = RunFolder.append
 
-append, after = RunFolder.append, int(sys.argv[1])
+    def append_and_die(run: RunFolder, step: SearchStep, seconds: float) -> None:
+        append(run, step, seconds)
+        if run.steps_path.read_bytes().count(b"\n") == steps:
+            die()
 
-def append_and_die(run, step, seconds):
-    append(run, step, seconds)
-    if run.steps_path.read_bytes().count(b"\\n") == after:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-RunFolder.append = append_and_die
-main(sys.argv[2:])
-"""
+    RunFolder.append = append_and_die  # type: ignore[method-assign]
+    main(argv)
 
 
+@needs_copies
+@pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize(
     ("method", "settings", "restarts", "after"),
     [
-        ("votes", SMALL, "1", "2"),
-        ("nasi", ["--steps", "4", "--nu", "adaptive", *THIN], "1", "2"),
-        ("nasi-fit", ["--steps", "4", *THIN], "2", "6"),  # in the last restart
+        ("votes", SMALL, "1", 2),
+        ("nasi", ["--steps", "4", "--nu", "adaptive", *THIN], "1", 2),
+        ("nasi-fit", ["--steps", "4", *THIN], "2", 6),  # in the last restart
     ],
 )
 def test_a_killed_search_resumes_to_the_same_answer(
-    method: str, settings: list[str], restarts: str, after: str, tmp_path: Path
+    method: str, settings: list[str], restarts: str, after: int, tmp_path: Path
 ) -> None:
     search = ["search", "nb201", *settings, "--method", method, "--restarts", restarts]
     assert main([*search, "--out", str(tmp_path / "whole")]) == 0
-    killed = [sys.executable, "-c", KILLED, after, *search, "--out", str(tmp_path / "killed")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(killed, stderr=subprocess.DEVNULL, env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert len(RunFolder(tmp_path / "killed").steps(steps_of(method))) == int(after)
+    dies(partial(killed_after, after, [*search, "--out", str(tmp_path / "killed")]))
+    assert len(RunFolder(tmp_path / "killed").steps(steps_of(method))) == after
     assert not RunFolder(tmp_path / "killed").result_path.exists()
     before = RunFolder(tmp_path / "killed").seconds()
     assert main(["search", "--resume", str(tmp_path / "killed")]) == 0
@@ -89,30 +85,26 @@ def test_a_killed_search_resumes_to_the_same_answer(
     assert (tmp_path / "killed" / "steps.jsonl").read_bytes() == (tmp_path / "whole" / "steps.jsonl").read_bytes()
 
 
-IN_EPOCH_2 = """
-import os, signal, sys
-from initio.cli import main
-from initio.searches.oneshot import OneShotSearch
+def killed_in_epoch_2(argv: list[str]) -> None:
+    """The command, killed in the middle of an epoch."""
+    before = OneShotSearch._before
 
-before = OneShotSearch._before
+    def update_or_die(search: OneShotSearch, at: SharedTraining, update: Update) -> None:
+        if (update.epoch, update.batch) == (1, 1):
+            die()
+        before(search, at, update)
 
-def update_or_die(search, at, update):
-    if (update.epoch, update.batch) == (1, 1):
-        os.kill(os.getpid(), signal.SIGKILL)
-    before(search, at, update)
-
-OneShotSearch._before = update_or_die
-main(sys.argv[1:])
-"""
+    OneShotSearch._before = update_or_die  # type: ignore[method-assign]
+    main(argv)
 
 
+@needs_copies
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_shared_weights_killed_in_the_middle_of_an_epoch_end_in_the_same_alpha(tmp_path: Path) -> None:
     small = ["--samples", "60", "--channels", "4", "--pixels", "8", "--batch-size", "16"]
     search = ["search", "nb201", "--method", "darts", "--data", "digits", "--epochs", "3", *small]
     assert main([*search, "--out", str(tmp_path / "d0")]) == 0
-    killed = [sys.executable, "-c", IN_EPOCH_2, *search, "--out", str(tmp_path / "d1")]
-    done = subprocess.run(killed, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False)
-    assert done.returncode == -signal.SIGKILL
+    dies(partial(killed_in_epoch_2, [*search, "--out", str(tmp_path / "d1")]))
     assert (tmp_path / "d1" / "steps.jsonl").read_bytes().count(b"\n") == 1
     assert main(["search", "--resume", str(tmp_path / "d1")]) == 0
     for name in ("steps.jsonl", "architecture.txt"):  # α is in the steps

@@ -1,11 +1,7 @@
 """Variants are trained alike; a study that was killed goes on to the same curves."""
 
-import os
 import shlex
-import signal
-import subprocess
-import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +12,7 @@ from initio.cli.options import parse
 from initio.cli.study import StudyConvergence, convergence_page
 from initio.errors import InputError
 from initio.runs.convergence import ConvergenceCurve, ConvergenceResult
+from tests.copies import killed_once, needs_copies
 
 CELL = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"
 ASK = {"n": 2, "rates": (0.025, 0.1), "epochs": 3, "samples": 100, "channels": 2, "cells": 1}
@@ -40,17 +37,13 @@ def test_everybody_is_trained_with_each_rate(made: tuple[Path, ConvergenceResult
     assert "epochs to 5 %" in page
 
 
+@needs_copies
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_killed_and_resumed_to_the_same_curves(made: tuple[Path, ConvergenceResult], tmp_path: Path) -> None:
     out = tmp_path / "c2"
     argv = ["study", "convergence", CELL, "--data", "digits", "--variants", "2", "--lr", "0.025,0.1", "--epochs", "3"]
     argv += ["--samples", "100", "--channels", "2", "--cells", "1", "--out", str(out)]
-    process = subprocess.Popen([sys.executable, "-m", "initio", *argv], env={**os.environ, "OMP_NUM_THREADS": "1"})
-    for _ in range(4000):
-        if list(out.glob("*.pt")):  # an epoch is behind it
-            break
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    killed_once(lambda: list(out.glob("*.pt")), partial(main, argv))  # an epoch is behind it
     assert main(argv) == 0
     assert initio.convergence(CELL, "digits", **ASK, folder=out).curves == made[1].curves
 

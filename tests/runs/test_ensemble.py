@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -34,6 +35,7 @@ from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
 from initio.searches.methods.nesbs import Nesbs
+from initio.searches.models.particles import settled
 from initio.system.executors import Here
 from initio.training import TrainedEpoch
 from tests.runs.printed import parsed, printed
@@ -42,6 +44,14 @@ ASKED = {
     "size": 2, "candidates": 7, "supernet_epochs": 2, "posterior_epochs": 2, "posterior_updates": 4, "samples": 80,
     "epochs": 2, "channels": 2, "cells": 1, "prior": "uniform",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_steps() -> Iterator[None]:
+    """Particles of all ensembles here move 50 steps: 1,000 are as much work as the networks are."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("initio.searches.ensembles.settled", partial(settled, steps=50))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,6 @@
 """The landscape of a trained network: numbers and pictures, resumed after kill −9 to the same ones."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +11,7 @@ from initio.cli import main
 from initio.errors import InputError
 from initio.records import from_json
 from initio.runs.landscape import LandscapeResult, load_landscape, surfaces_of
+from tests.copies import killed_once, needs_copies
 
 ASK = {"grid": 5, "samples": 40, "epochs": 2, "steps": 5, "probes": 4}
 ARCH = "mlp:relu,tanh"
@@ -49,6 +46,8 @@ def test_workers_change_nothing(made: tuple[Path, LandscapeResult], tmp_path: Pa
     assert (again.numbers, again.curvature) == (one.numbers, one.curvature)
 
 
+@needs_copies
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_killed_and_resumed_to_the_same_numbers_and_pictures(
     made: tuple[Path, LandscapeResult], tmp_path: Path
 ) -> None:
@@ -56,14 +55,8 @@ def test_killed_and_resumed_to_the_same_numbers_and_pictures(
     out = tmp_path / "l4"
     argv = ["study", "landscape", ARCH, "--data", "digits", "--grid", "5", "--samples", "40", "--epochs", "2"]
     argv += ["--steps", "5", "--probes", "4", "--to", "1", "--channels", "16", "--out", str(out)]
-    process = subprocess.Popen([sys.executable, "-m", "initio", *argv], env={**os.environ, "OMP_NUM_THREADS": "1"})
     points = out / "study/points.jsonl"
-    for _ in range(2000):
-        if points.is_file() and points.read_bytes().count(b"\n") >= 3:
-            break
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    killed_once(lambda: points.is_file() and points.read_bytes().count(b"\n") >= 3, partial(main, argv))
     before = points.read_bytes().count(b"\n")
     with points.open("ab") as file:
         file.write(b'{"task": 9, "los')  # a line that the crash tore

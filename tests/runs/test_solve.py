@@ -1,13 +1,12 @@
 """From data to an exported network: in its time, after a kill, and honest about what it was compared with."""
 
 import json
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from initio.runs.pages import sections, summary
 from initio.runs.solve import resume_solve, solve
 from initio.runs.subjects import read_folder
 from tests.runs.printed import printed
+from tests.copies import killed_once, needs_copies
 
 TIME = 16  # seconds
 
@@ -82,15 +82,12 @@ def test_a_finished_run_is_read(solved: tuple[SolveResult, Path, list[Any]], eas
         solve(str(easy), TIME, folder=folder)
 
 
+@needs_copies
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_after_a_kill_it_goes_on_and_the_time_that_was_used_counts(easy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "s"
-    code = f"import initio; initio.solve({str(easy)!r}, {TIME}, folder={str(folder)!r}, baseline=False)"
-    process = subprocess.Popen([sys.executable, "-c", code], env=dict(os.environ), stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 200
-    while not (folder / "search" / "run.json").is_file() and time.monotonic() < end:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    work = partial(solve, str(easy), TIME, folder=folder, baseline=False)
+    killed_once((folder / "search" / "run.json").is_file, work)
     used = SolveFolder(folder).used()
     design = (folder / "design.json").read_bytes()
     assert used > 0

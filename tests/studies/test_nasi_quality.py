@@ -1,8 +1,6 @@
 """The table of NASI's quality: what a killed command keeps, and what it prints."""
 
-import signal
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -15,25 +13,22 @@ from initio.spaces import NB201, NetworkSettings
 from initio.system.executors import Here
 from studies import nasi_quality
 from studies.nasi_quality import SPACE_TRACE, TRACE, Answer, Job, Journal, Study, connected, gain, line, relations
+from tests.copies import die, dies, needs_copies
 
 ROOT = Path(__file__).parents[2]
 JOBS = [Job("nasi-fit", "data", seed) for seed in range(4)]
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from initio.system.executors import Here
-from studies import nasi_quality as q
 
-def solve(space, methods, data, job):
-    if job.seed == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {job: [job.seed]}, 0.0
+def killed_at_the_third(path: Path) -> None:
+    """The command, killed while it works on seed 2."""
 
-q.solve = solve
-study = q.Study("nb201", {}, Path(), q.Journal(Path(sys.argv[1])), Here())
-study.run([q.Job("nasi-fit", "data", seed) for seed in range(4)], lambda job, answer: f"seed {job.seed}")
-"""
+    def solve(space: str, methods: object, data: Path, job: Job) -> tuple[dict[Job, Answer], float]:
+        if job.seed == 2:
+            die()
+        return {job: [job.seed]}, 0.0
+
+    nasi_quality.solve = solve
+    list(study(path).run(JOBS, lambda job, answer: f"seed {job.seed}"))
 
 
 def study(path: Path) -> Study:
@@ -52,13 +47,14 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return ran
 
 
+@needs_copies
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_killed_command_goes_on_with_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "journal.jsonl"
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert b"2 of 4: seed 1" in killed.stderr
+    dies(partial(killed_at_the_third, path), tmp_path / "said")
+    assert "2 of 4: seed 1" in (tmp_path / "said").read_text()
     ran = counting(monkeypatch)
     assert list(study(path).run(JOBS, lambda job, answer: f"seed {job.seed}")) == [[0], [1], [2], [3]]
     assert ran == [2, 3]

@@ -1,5 +1,6 @@
 """Several processes and mixed precision, through Lightning Fabric, train the network that one plain process trains."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from initio.runs.train import resume_training
 from initio.training import MachineSettings
 from tests.training.cases import refuse
 
-pytest.importorskip("lightning_fabric")
+pytestmark = pytest.mark.skipif(find_spec("lightning_fabric") is None, reason="lightning_fabric is not installed")
 FEW = {"batch_size": 35, "epochs": 2, "samples": 400, "augment": "none", "tensorboard": False}
 
 

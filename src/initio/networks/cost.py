@@ -70,9 +70,14 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
 
 @lru_cache(maxsize=4096)
 def _count_op(op: Op, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[NetworkCost, Shape]:
-    """Builds one operation on the meta device, where shapes are propagated and nothing is computed."""
+    """Builds one operation on the meta device, where shapes are propagated and nothing is computed.
+
+    For batch norms torch would import its compiler to learn their shapes, which are those of their inputs.
+    """
     with torch.device("meta"):
         module = OPERATIONS[op.kind](op, Kit(replace(NetworkSettings(), norm=norm))).eval()
+        for norms in (m for m in module.modules() if isinstance(m, nn.BatchNorm2d)):
+            norms.forward = torch.empty_like
         return count_module(module, *(torch.empty(1, *shape) for shape in inputs))
 
 
