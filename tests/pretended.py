@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 GPU = torch.device("meta")
 aten = torch.ops.aten
+PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default}
 MOVES = {aten._to_copy.default, aten.copy_.default, aten._has_compatible_shallow_copy_type.default}
 
 
@@ -58,18 +59,29 @@ class Pretended(Tensor):
         return compute(func, args, kwargs or {})
 
 
-class _Factories(TorchDispatchMode):
-    """Makes new tensors of the device."""
+class PretendedGpu(TorchDispatchMode):
+    """Makes new tensors of the device, and counts the products of matrices and convolutions: there, and on the CPU."""
 
     def __init__(self, float64: bool) -> None:
         super().__init__()
         self.float64 = float64
+        self.products, self.elsewhere = 0, list[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = compute(func, args, kwargs or {})
+        if func in PRODUCTS:
+            self._count(func, out)
         if not self.float64:
             tree_map_only(Pretended, _refuse_float64, out)
         return out
+
+    def _count(self, func: Any, out: Any) -> None:
+        made: list[Tensor] = []
+        tree_map_only(Tensor, made.append, out)
+        if all(isinstance(t, Pretended) for t in made):
+            self.products += 1
+        else:
+            self.elsewhere.append(f"{func} {[tuple(t.shape) for t in made]}")
 
 
 def _refuse_float64(made: Pretended) -> None:
@@ -103,10 +115,11 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def pretended_gpu(*, float64: bool = True) -> Iterator[None]:
-    """Inside, `meta` is a device; without `float64` one like Apple's."""
-    with _Factories(float64):
-        yield
+def pretended_gpu(*, float64: bool = True) -> Iterator[PretendedGpu]:
+    """Inside, `meta` is a device, and no network may run on the CPU; without `float64` one like Apple's."""
+    with PretendedGpu(float64) as gpu:
+        yield gpu
+    assert not gpu.elsewhere, f"computed on the CPU: {gpu.elsewhere[:3]}"
 
 
 def moved(model: nn.Module) -> nn.Module:

@@ -95,7 +95,7 @@ def filter_direction(weights: Weights, seed: int) -> dict[str, Tensor]:
     for name, weight in weights.items():
         direction[name] = torch.zeros_like(weight)
         if is_weight(weight):
-            drawn = torch.randn(weight.shape, generator=rng, dtype=torch.float64).flatten(1)
+            drawn = torch.randn(weight.shape, generator=rng, dtype=torch.float64).to(weight.device).flatten(1)
             norms = weight.double().flatten(1).norm(dim=1, keepdim=True)
             direction[name] = (drawn * (norms / drawn.norm(dim=1, keepdim=True))).view(weight.shape).to(weight.dtype)
     return direction

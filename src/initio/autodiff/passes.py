@@ -115,8 +115,10 @@ def outputs_of_redrawn(
     if x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(networks):
-        normal = {w: torch.randn(values[w].shape, generator=generator, dtype=dtype) for w in weights}
-        drawn = {w: t.to(parts.device) * deviation[w] for w, t in normal.items()}
+        drawn = {
+            w: torch.randn(values[w].shape, generator=generator, dtype=dtype).to(parts.device) * deviation[w]
+            for w in weights
+        }
         yield _run(parts, values | drawn, x, _Statistics())
 
 

@@ -258,7 +258,7 @@ def _full(
     if batch_norm == "coupled" and tape.notes.batch_norms:
         return _full_coupled(tape, chosen(tape.parameters, parameters), parameterisation)
     (m, n), note = tape.f.shape, ""
-    K = torch.zeros(m, n, m, n, dtype=torch.float64)
+    K = np.zeros((m, n, m, n))
     for classes in itertools.combinations(range(n), min(2, n)):  # two at a time: the memory of two batches
         tape = record(model, x.repeat(len(classes), *(1,) * (x.ndim - 1)), dtype=dtype)
         labels = torch.tensor(classes, device=x.device).repeat_interleave(m)
@@ -267,11 +267,11 @@ def _full(
             theta=chosen(tape.parameters, parameters), chunk=chunk,
         )  # fmt: skip
         note = kernel.note
-        part = torch.from_numpy(kernel.gram).reshape(len(classes), m, len(classes), m)
+        part = kernel.gram.reshape(len(classes), m, len(classes), m)
         for a, ka in enumerate(classes):
             for b, kb in enumerate(classes):
                 K[:, ka, :, kb] = part[a, :, b, :]
-    return Kernel(K.reshape(m * n, m * n).numpy(), float(torch.finfo(dtype).eps), note)
+    return Kernel(K.reshape(m * n, m * n), float(torch.finfo(dtype).eps), note)
 
 
 def _full_coupled(tape: Tape, theta: frozenset[str], parameterisation: Parameterisation) -> Kernel:

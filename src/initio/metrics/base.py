@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -296,7 +297,7 @@ class Measurement:
             self.tape, self.y, reduction=self.options.reduction, batch_norm=self.options.batch_norm,
             parameterisation=self.options.parameterisation, theta=self.theta, chunk=self.chunk,
         )  # fmt: skip
-        if not bool(torch.from_numpy(kernel.gram).isfinite().all()):
+        if not np.isfinite(kernel.gram).all():
             raise UndefinedValue("the kernel is not finite")
         return kernel
 

@@ -112,5 +112,5 @@ class Nesbs(AlphaSearch):
     def objective(self, at: SharedTraining, values: Tensor, loss: Tensor) -> Tensor:
         """The evidence bound of (5.4) by sample, as a loss: the mean of −log p(y|x, A), and KL(p_α ‖ uniform)/|D|."""
         rows = self.probabilities(at, values)
-        kl = sum((math.log(len(row)) - torch.special.entr(row).sum() for row in rows), torch.zeros(()))
+        kl = sum((math.log(len(row)) - torch.special.entr(row).sum() for row in rows), values.new_zeros(()))
         return loss + kl / len(at.other)
