@@ -1,22 +1,28 @@
 """Every metric and a step of training, on a GPU that is not there: the same numbers, and nothing left on the CPU."""
 
+import copy
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import initio
 from initio.autodiff import devices
 from initio.autodiff.devices import check_device, find_device
-from initio.autodiff.record import Tape
+from initio.autodiff.record import Tape, record
 from initio.data import Dataset, load
+from initio.kernels.empirical import ntk
 from initio.metrics import METRICS, Options, Value, base, choose, evaluate, gradients
+from initio.networks.export.weights import torch_file
 from initio.scores.measure import is_cost
-from initio.spaces import NetworkSettings, get_space
+from initio.scores.model import materialised
+from initio.spaces import SPACES, NetworkSettings, get_space
 from initio.training import TrainingSettings
 from initio.training.examples import examples_of
 from initio.training.fit import fit
@@ -49,22 +55,106 @@ def same(found: dict[str, Value], expected: dict[str, Value]) -> None:
         assert one.value == pytest.approx(expected[name].value, rel=1e-12), name
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_norm": "coupled", "reduction": "all", "parameters": "all"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_norm": "coupled", "reduction": "all", "parameters": "all"},
+        {"batch_norm": "hooked", "parameterisation": "ntk", "loss": "mse"},
+    ],
+    ids=str,
+)
 def test_every_metric_on_another_device(options: dict[str, str]) -> None:
     names = MEASURED if not options else ["trace", "kappa", "grad_norm"]
     expected = evaluate(network(), BATCH, names, Options(**options))  # type: ignore[arg-type]
-    with pretended_gpu():
+    with pretended_gpu() as gpu:
         same(evaluate(moved(network()), BATCH, names, Options(**options)), expected)  # type: ignore[arg-type]
+    assert gpu.products
+
+
+class Mixing(nn.Module):
+    """Whether it keeps samples apart is not to be seen in the graph: half of them are asked for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([row.cumsum(0) for row in x])
 
 
 def test_a_module_of_ones_own_on_another_device() -> None:
     """One whose layers are not known to the fast paths."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 6), nn.Softplus(), nn.LayerNorm(6), nn.Linear(6, 3))
-    names = ["trace", "grad_norm", "jacob_cov", "synflow"]
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(192, 6), nn.ReLU(), Mixing(), nn.Softplus(), nn.LayerNorm(6), nn.Linear(6, 3)
+    )
+    names = ["trace", "grad_norm", "jacob_cov", "synflow", "naswot", "grasp"]
+    assert not record(model, torch.from_numpy(BATCH.x.copy())).notes.by_row
     expected = evaluate(model, BATCH, names)
     with pretended_gpu():
         same(evaluate(moved(model), BATCH, names), expected)
+
+
+def test_a_loader_of_another_devices_tensors() -> None:
+    expected = initio.score(network(), BATCH, ["trace"])["trace"].value
+    x, y = torch.from_numpy(BATCH.x.copy()), torch.from_numpy(BATCH.y.copy())
+    with pretended_gpu():
+        found = initio.score(moved(network()), (x.to(GPU), y.to(GPU)), ["trace"])["trace"].value
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_lazy_layers_are_made_on_the_device_of_the_others() -> None:
+    """Torch's own device of shapes: its tensors do not meet those of the CPU either."""
+    model = nn.Sequential(nn.Conv2d(3, 2, 3, device="meta"), nn.Flatten(), nn.LazyLinear(3, device="meta"))
+    made = materialised(model, BATCH)
+    assert {(tuple(p.shape), p.device.type) for p in made[2].parameters()} == {((3, 72), "meta"), ((3,), "meta")}
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+CONVENTIONS = list(product(("frozen", "coupled", "hooked"), ("label", "sum", "all"), ("standard", "ntk")))
+
+
+@pytest.mark.parametrize(("batch_norm", "reduction", "parameterisation"), CONVENTIONS)
+def test_every_kernel_on_another_device(batch_norm: Any, reduction: Any, parameterisation: Any) -> None:
+    """Without labels, which `label` then takes to be zeros."""
+
+    def kernel(model: nn.Module, x: Tensor) -> np.ndarray:
+        return ntk(model, x, batch_norm=batch_norm, reduction=reduction, parameterisation=parameterisation).gram
+
+    x = torch.from_numpy(BATCH.x.copy())
+    expected = kernel(network(), x)
+    with pretended_gpu() as gpu:
+        assert np.allclose(kernel(moved(network()), x.to(GPU)), expected, rtol=1e-12)
+    assert gpu.products
+
+
+@pytest.mark.parametrize("batch_norm", ["frozen", "coupled"])
+def test_the_full_kernel_on_another_device(batch_norm: Any) -> None:
+    x = torch.from_numpy(BATCH.x.copy())
+    expected = ntk(network(), x, batch_norm=batch_norm, full=True).gram
+    with pretended_gpu():
+        found = ntk(moved(network()), x.to(GPU), batch_norm=batch_norm, full=True).gram
+    assert np.allclose(found, expected, rtol=1e-12)
+
+
+def test_layer_by_layer_and_slowly_on_another_device() -> None:
+    """One block of rows at a time, and a parameter that is used twice."""
+    torch.manual_seed(0)
+    layer = nn.Linear(192, 192)
+    model = nn.Sequential(nn.Flatten(), layer, nn.ReLU(), layer, nn.Linear(192, 3))
+    x = torch.from_numpy(BATCH.x.copy())
+    for batch_norm in ("frozen", "coupled"):
+        expected = ntk(model, x, batch_norm=batch_norm, chunk=1).gram
+        with pretended_gpu():
+            found = ntk(moved(copy.deepcopy(model)), x.to(GPU), batch_norm=batch_norm, chunk=1).gram
+        assert np.allclose(found, expected, rtol=1e-12)
+
+
+def test_weights_of_another_device_are_written_as_those_of_the_cpu() -> None:
+    expected = torch_file(network())
+    with pretended_gpu():
+        assert torch_file(moved(network())) == expected
+
+
+# --- trainings --------------------------------------------------------------------------------------------------------
 
 
 def test_a_training_on_another_device() -> None:
@@ -96,16 +186,31 @@ def test_a_tensor_made_without_its_device_cannot_meet_the_rest() -> None:
         assert there.cpu().numpy().sum() == 2
 
 
-@pytest.mark.parametrize("name", ["nb201", "nb101", "darts"])
+@pytest.mark.parametrize("name", SPACES)
 def test_a_step_of_training_on_the_meta_device(name: str) -> None:
-    """Shapes and devices of torch's own: where any tensor of a network were made on the CPU, this would not run."""
-    space = get_space(name)
-    with torch.device("meta"):
-        model = space.build(space.sample(Random(0)), NetworkSettings(channels=4, cells=3, classes=3), seed=0)
-        out = model.to("meta")(torch.empty(2, 3, 32, 32))
-        out.square().mean().backward()
-    assert (out.device.type, tuple(out.shape)) == ("meta", (2, 3))
+    """Torch's own shapes and devices. The network is built and run without a default device, so on the CPU is all that
+    is made without one; and what is there meets nothing of the CPU.
+    """
+    space, shape = get_space(name), (3, 32, 32)
+    asked = NetworkSettings(
+        channels=4, cells=3, classes=3, shape=shape, drop_path=0.5 * (name in ("nb201", "darts")),
+        auxiliary=name == "darts",
+    )  # fmt: skip
+    model = space.build(space.sample(Random(0)), asked, seed=0).to("meta")
+    found = model(torch.empty(2, *shape, device="meta"))
+    outputs = found if isinstance(found, tuple) else (found,)
+    sum(out.square().mean() for out in outputs).backward()
+    assert {(out.device.type, tuple(out.shape)) for out in outputs} == {("meta", (2, 3))}
     assert {p.grad.device.type for p in model.parameters() if p.grad is not None} == {"meta"}
+
+
+def test_what_is_made_on_the_cpu_does_not_run_on_the_meta_device() -> None:
+    class Wrong(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * torch.ones(len(x), 1, 1, 1)
+
+    with pytest.raises(RuntimeError, match="device"):
+        Wrong()(torch.empty(2, 3, 8, 8, device="meta"))
 
 
 def test_a_model_on_two_devices_is_refused() -> None:
