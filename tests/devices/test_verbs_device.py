@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from initio.networks.corruptions import corruptions
 from initio.records import decode, encode
 from initio.runs import solve as solve_verb
 from initio.runs.bench import BenchSetup, run_one
-from initio.runs.ensemble import resume_ensemble
+from initio.runs.ensemble import _EnsembleWork, resume_ensemble
 from initio.runs.folders.base import read_record
-from initio.runs.folders.ensemble import EnsembleFolder
+from initio.runs.folders.ensemble import EnsembleFolder, EnsemblePlan
 from initio.runs.folders.run import RunFolder
 from initio.runs.folders.solution import Design, SolveFolder, SolvePlan
 from initio.runs.sharing import dominant, sharing
@@ -74,10 +75,12 @@ def test_an_evaluation_on_another_device(trained: Path, float64: bool) -> None:
 def test_attacks_on_another_device(trained: Path, float64: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STEPS", "SEARCHES", "DESCENTS"):
         monkeypatch.setattr(attacks, name, 2)
+    monkeypatch.setattr(attacks, "EPSILON", 0.3)  # so that some are turned, and there are distances
     here = initio.attack(trained, ["fgsm", "pgd", "cw"], samples=6, save=False)
     with pretended_gpu(float64=float64):
         there = initio.attack(trained, ["fgsm", "pgd", "cw"], samples=6, device="meta", save=False)
     assert there.clean == here.clean
+    assert any(one.distance for one in here.rounds)
     assert [replace(one, distance=None) for one in there.rounds] == [replace(one, distance=None) for one in here.rounds]
     for found, expected in zip(there.rounds, here.rounds, strict=True):
         assert (found.distance or 0.0) == pytest.approx(expected.distance or 0.0, rel=1e-5)
@@ -192,6 +195,71 @@ def test_a_task_is_solved_on_another_device(tmp_path: Path, measures: bool, monk
     with pretended_gpu(), pytest.raises(_SeenEnoughError):
         work._train("found", solve_verb.RESNET, design, size, Deadline.after(60.0, 0.0))
     assert seen["machine"] == MachineSettings("meta")
+
+    monkeypatch.setattr(solve_verb, "evaluate", stop)
+    learned = SimpleNamespace(outcome=SimpleNamespace(accuracy=50.0, epochs=1, seconds=1.0, ended=""))
+    with pytest.raises(_SeenEnoughError):
+        work._end(*[None] * 4, {"found": learned}, Deadline.after(60.0, 0.0))  # type: ignore[arg-type]
+    assert seen["device"] == "meta"
+
+
+def test_a_landscape_is_measured_on_another_device(tmp_path: Path) -> None:
+    """Both solutions are trained there, too."""
+    asked: dict[str, Any] = {"grid": 3, "samples": 8, "epochs": 1, "steps": 2, "probes": 1, "to": "1", "channels": 4}
+    here = initio.landscape("mlp:relu,tanh", "digits", **asked, folder=tmp_path / "here")
+    with pretended_gpu() as gpu:
+        there = initio.landscape("mlp:relu,tanh", "digits", **asked, folder=tmp_path / "there", device="meta")
+    assert gpu.products
+    assert there.plan.device == "meta"
+    assert there.line == pytest.approx(here.line, rel=1e-4)
+    assert there.numbers.center == pytest.approx(here.numbers.center, rel=1e-4)
+
+
+def test_a_pool_is_ranked_on_another_device(tmp_path: Path) -> None:
+    """Its scores are kept apart from those of the CPU."""
+    asked: dict[str, Any] = {"batch_size": 4, "channels": 2, "cells": 1, "store": tmp_path / "scores.db"}
+    here = initio.rank("nb201", 2, "noise", **asked)
+    with pretended_gpu() as gpu:
+        there = initio.rank("nb201", 2, "noise", device="meta", **asked)
+    assert gpu.products
+    assert np.allclose(there.table.values, here.table.values, rtol=1e-6, equal_nan=True)
+
+
+def test_whoever_measures_for_a_search_hears_of_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its trainings, its pool, the prior of an ensemble, the problems of a bench."""
+    heard = list[str]()
+
+    def scored(job: Any, *given: object, **asked: object) -> None:
+        heard.append(job.options.device)
+        raise _SeenEnoughError
+
+    def trains(*given: object, device: str, **asked: object) -> None:
+        heard.append(device)
+        raise _SeenEnoughError
+
+    monkeypatch.setattr("initio.scores.pool.score_pool", scored)
+    monkeypatch.setattr("initio.training.Training", trains)
+    small: dict[str, Any] = {"channels": 2, "cells": 1, "queries": 1, "epochs": 1, "device": "meta"}
+    for method, asked in (("hnas", {"pool": 2}), ("reinforce", {})):
+        with pretended_gpu(), pytest.raises(_SeenEnoughError):
+            initio.search("nb201", method, "digits", folder=tmp_path / method, **small, **asked)
+    assert heard == ["meta", "meta"]
+    plan = EnsemblePlan("nb201", "digits", device="meta", prior="ranking")
+    told: dict[str, Any] = {}
+
+    def ranked(*given: object, **asked: Any) -> None:
+        told.update(asked)
+        raise _SeenEnoughError
+
+    monkeypatch.setattr("initio.runs.ensemble.shipped", dict)
+    monkeypatch.setattr("initio.runs.ensemble.rank", ranked)
+    at: Any = SimpleNamespace(space=initio.get_space("nb201"))
+    made: Any = SimpleNamespace(plan=plan, kept=SimpleNamespace(folder=tmp_path), tell=None)
+    with pytest.raises(_SeenEnoughError):
+        _EnsembleWork._prior(made, at)
+    assert told["device"] == "meta"
+    setup = BenchSetup("nb201", Budget(queries=1), str(everything(tmp_path)), device="meta")
+    assert setup.problem(0, scored=False).device == "meta"
 
 
 def test_folders_without_a_device_are_of_the_cpu(ensemble: Path, tmp_path: Path) -> None:

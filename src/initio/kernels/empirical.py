@@ -261,7 +261,7 @@ def _full(
     K = np.zeros((m, n, m, n))
     for classes in itertools.combinations(range(n), min(2, n)):  # two at a time: the memory of two batches
         tape = record(model, x.repeat(len(classes), *(1,) * (x.ndim - 1)), dtype=dtype)
-        labels = torch.tensor(classes, device=x.device).repeat_interleave(m)
+        labels = torch.tensor(classes).to(x.device).repeat_interleave(m)
         kernel = gram(
             tape, labels, batch_norm=batch_norm, parameterisation=parameterisation,
             theta=chosen(tape.parameters, parameters), chunk=chunk,
