@@ -222,7 +222,9 @@ def test_a_pool_is_ranked_on_another_device(tmp_path: Path) -> None:
     with pretended_gpu() as gpu:
         there = initio.rank("nb201", 2, "noise", device="meta", **asked)
     assert gpu.products
-    assert np.allclose(there.table.values, here.table.values, rtol=1e-6, equal_nan=True)
+    assert here.table.columns.keys() == there.table.columns.keys()
+    for name, values in here.table.columns.items():
+        assert np.allclose(there.table.columns[name], values, rtol=1e-6, equal_nan=True), name
 
 
 def test_whoever_measures_for_a_search_hears_of_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
