@@ -23,7 +23,6 @@ SHAPES = "only shapes and names are looked at"
 READ = "an epoch's record, read as numbers"
 EXCEPTIONS = {
     "analysis/eigen_bounds.py": CPU,
-    "analysis/theory.py": CPU,
     "autodiff/fused.py": CPU,
     "autodiff/record.py:samples": DRAWN,
     "autodiff/recorder.py:forward_mode": "loads a part of torch, computes nothing",
