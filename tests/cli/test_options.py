@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from initio.cli import main
+from initio.cli import all_commands, main
 from initio.cli.options import merged, options_of, parse, parser, read_toml, to_toml
 from initio.cli.search import SearchCommand
 from initio.errors import InputError
@@ -231,6 +231,31 @@ def test_a_field_that_cannot_be_typed_needs_a_default() -> None:
     part = dataclass(type("Part", (), {"__annotations__": {"f": list[int]}, "__module__": __name__}))
     with pytest.raises(InputError, match="Part needs a default for 'f'"):
         options_of(part)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A command.
+
+    Args:
+        data: what is eaten.
+    """
+
+    data: str = "noise"
+    seed: int = 0
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.rank:rank",)
+
+
+def test_a_field_without_a_line_has_that_of_the_verb() -> None:
+    helps = {name: option.help for name, option in options_of(Served).items()}
+    assert helps["data"] == "what is eaten."
+    assert helps["seed"].startswith("of the random architectures, the batch and")
+
+
+def test_every_option_of_every_command_is_explained() -> None:
+    for prog, command in all_commands():
+        assert [option.name for option in options_of(command).values() if not option.help] == [], prog
 
 
 def test_a_type_that_only_the_checker_knows_is_named() -> None:

@@ -234,7 +234,7 @@ def test_what_cannot_be_is_a_sentence(wrong: dict[str, object], sentence: str, t
 
 
 def test_other_settings_do_not_go_on(made: Path) -> None:
-    with pytest.raises(InputError, match="other settings"):
+    with pytest.raises(InputError, match="the ensemble was started with"):
         initio.ensemble("nb201", "digits", folder=made, resume=True, **(ASKED | {"seed": 1}))
 
 

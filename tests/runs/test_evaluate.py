@@ -151,4 +151,4 @@ def test_the_command(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["which"] == "last"
     assert found["judgement"]["samples"] == 360
     assert main(["evaluate", str(trained.parent)]) == 2
-    assert "is not a training: it has no train.json" in capsys.readouterr().err
+    assert "is no training: it has no train.json" in capsys.readouterr().err

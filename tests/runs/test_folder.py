@@ -21,7 +21,7 @@ KINDS = (Measured,)
 
 
 def test_a_run_is_started_and_finished(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "deep" / "run", PLAN)
+    run = RunFolder(tmp_path / "deep" / "run").start(PLAN)
     for step in STEPS:
         run.append(step, 2.0)
     run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,), tuple(STEPS)))
@@ -43,7 +43,7 @@ def test_a_run_is_started_and_finished(tmp_path: Path) -> None:
 
 
 def test_a_half_written_last_line_is_cut_off(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     run.append(STEPS[0], 1.0)
     with run.steps_path.open("ab") as file:
         file.write(b'{"step": 1, "val')
@@ -53,7 +53,7 @@ def test_a_half_written_last_line_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_seconds_of_an_interrupted_run_are_those_of_its_last_whole_line(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     assert run.seconds() == 0
     run.append(STEPS[0], 1.5)
     with run.clock_path.open("ab") as file:
@@ -70,7 +70,7 @@ def test_seconds_of_an_interrupted_run_are_those_of_its_last_whole_line(tmp_path
 
 @pytest.mark.parametrize("line", ["[1, 2]", "7", '{"kind": "trained"}', '{"kind": "measured", "number": "two"}', "{"])
 def test_damage_inside_the_steps_is_named(tmp_path: Path, line: str) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     run.append(STEPS[0], 1.0)
     with run.steps_path.open("a") as file:
         file.write(line + "\n")
@@ -79,7 +79,7 @@ def test_damage_inside_the_steps_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_times_are_kept(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     assert run.latencies() == {}
     run.add_latency(ARCH, 0.0125)
     assert RunFolder.open(run.folder).latencies() == {ARCH: 0.0125}
@@ -89,15 +89,15 @@ def test_times_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_something_in_it_is_never_written_to(tmp_path: Path) -> None:
-    RunFolder.start(tmp_path / "run", PLAN)
-    with pytest.raises(InputError, match="is not empty: give another folder, or resume the run that is in it"):
-        RunFolder.start(tmp_path / "run", PLAN)
+    RunFolder(tmp_path / "run").start(PLAN)
+    with pytest.raises(InputError, match="is not empty: give another folder, or go on with `initio search --resume"):
+        RunFolder(tmp_path / "run").start(PLAN)
     with pytest.raises(InputError, match="is not a run: it has neither run.json nor result.json"):
         RunFolder.open(tmp_path)
 
 
 def test_a_loaded_run_builds_a_plain_module(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     with pytest.raises(InputError, match="is not finished: go on with `initio search --resume"):
         load(run.folder)
     run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
@@ -107,7 +107,7 @@ def test_a_loaded_run_builds_a_plain_module(tmp_path: Path) -> None:
 
 
 def test_a_newer_result_is_refused(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
     document = json.loads(run.result_path.read_text()) | {"version": 99}
     run.result_path.write_text(json.dumps(document))
@@ -116,7 +116,7 @@ def test_a_newer_result_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_of_an_earlier_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    run = RunFolder.start(tmp_path / "run", PLAN)
+    run = RunFolder(tmp_path / "run").start(PLAN)
     run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
     for path, kind in ((run.result_path, "search result"), (run.plan_path, "run")):
         path.write_text(json.dumps({"initio": kind, "version": 1, "trace": []}))

@@ -73,7 +73,7 @@ def test_killed_and_resumed_to_the_same_numbers_and_pictures(
 
 def test_another_question_in_the_same_folder_is_refused(made: tuple[Path, LandscapeResult]) -> None:
     folder, found = made
-    with pytest.raises(InputError, match="was begun with grid 5, not 7"):
+    with pytest.raises(InputError, match="was started with grid 5, not 7"):
         initio.landscape(
             found.plan.trained, **{**ASK, "grid": 7}, to="1", folder=folder
         )  # trained as the first one was

@@ -76,7 +76,7 @@ def test_a_finished_run_is_read(solved: tuple[SolveResult, Path, list[Any]], eas
     solution, folder, _ = solved
     assert resume_solve(folder) == solution
     assert solve(str(easy), TIME, limits={"max_params": 60_000}, folder=folder, resume=True) == solution
-    with pytest.raises(InputError, match="was asked for something else"):
+    with pytest.raises(InputError, match="the solved task was started with budget"):
         solve(str(easy), TIME + 1, folder=folder, resume=True)
     with pytest.raises(InputError, match="is not empty: give another folder, or go on with `initio solve --res"):
         solve(str(easy), TIME, folder=folder)

@@ -148,7 +148,7 @@ def test_the_best_and_the_last_epoch_are_kept(tmp_path: Path) -> None:
     keeper.finish(Observation(30.0, 2.0), parameters=3)
     for which, network in (("best", networks[1]), ("last", networks[2])):  # the first of the best
         assert torch.equal(torch.load(tmp_path / f"{which}.pt", weights_only=True)["weight"], network.weight)
-    outcome = ModelFolder(tmp_path).outcome()
+    outcome = ModelFolder(tmp_path).result()
     assert (outcome.accuracy, outcome.epoch, outcome.last, outcome.epochs) == (30.0, 2, 30.0, 3)
     assert outcome.weights["best"] != outcome.weights["last"]
 
@@ -338,7 +338,7 @@ def test_folders_are_not_overwritten_and_changed_data_are_noticed(tmp_path: Path
     arrays(tmp_path / "d.npz", x + 1, y[::-1])
     with pytest.raises(InputError, match="has changed since the training began"):
         resume_training(tmp_path / "t", tensorboard=False)
-    with pytest.raises(InputError, match="is not a training: it has no train.json"):
+    with pytest.raises(InputError, match="is no training: it has no train.json"):
         ModelFolder.open(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from initio.cli.progress import Reporter
 from initio.cli.units import print_json
@@ -18,9 +19,6 @@ class AttackCommand:
     Args:
         trained: the folder of an ensemble, or of one trained network.
         attack: fgsm, pgd, cw, autoattack, as in `--attack fgsm pgd`.
-        samples: how many of those that were kept aside.
-        seed: of these.
-        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         json: print every round as JSON.
     """
 
@@ -30,6 +28,8 @@ class AttackCommand:
     seed: int = 0
     device: str = "cpu"
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.attack:attack",)
 
     def run(self) -> None:
         """Attacks with progress on stderr, then prints the table."""

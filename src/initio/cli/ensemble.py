@@ -29,31 +29,9 @@ class EnsembleCommand:
     Args:
         space: one with a supernet: nb201, darts or nb1shot1.
         data: digits, a file or a folder; docs/data.md lists all kinds.
-        size: members.
-        method: nesbs samples the posterior, nes-rs adds greedily from a random pool and nes-re from one that evolves,
-            random takes the best of random ensembles, deep trains the posterior's mode several times, droppath
-            trains it once and lets it answer several times with paths dropped at random.
-        prior: what is likely beforehand: all the same (uniform, as in the thesis), or what the training-free ranking
-            prefers; auto is the latter where scores of the space come with Initio.
-        sampling: of nesbs: svgd keeps members apart (SVGD-RD), mc leaves that to chance.
-        delta_by: how svgd finds δ, how far apart: a grid, or bayes for Bayesian optimisation.
-        candidates: ensembles that are compared; for nes-rs and nes-re the size of their pools.
-        temperature: what the posterior's logits are divided by; more is flatter.
         posterior: learn it once the shared weights are trained, or beside them.
         posterior_epochs: passes over the held-out part, for the posterior.
-        supernet_epochs: of the shared weights.
         batch_size: of the shared weights; 128, or less where an epoch would have fewer than 30 updates.
-        recipe: how members are trained, as docs/training.md lists them.
-        epochs: of each member; by default the recipe's.
-        channels: width of the members; by default what the recipe trains.
-        cells: their number of cells.
-        drop_path: of droppath: the probability of dropping a path.
-        shared: a finished run of nesbs, as another ensemble's folder `search`, whose shared network and posterior are
-            taken.
-        seed: of everything.
-        workers: members that are trained at once; changes no result.
-        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder of the ensemble; by default a new one below `runs`.
         resume: go on with this interrupted ensemble; nothing but --workers, --cluster and --json goes with it.
         json: print what came out as JSON.
@@ -86,6 +64,10 @@ class EnsembleCommand:
     resume: str | None = None
     json: bool = False
 
+    VERB: ClassVar[tuple[str, ...]] = (
+        "initio.runs.ensemble:ensemble",
+        "initio.runs.folders.ensemble:EnsemblePlan",
+    )
     FIRST: ClassVar[str] = "space"
 
     def run(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.cli.progress import Reporter
 from initio.cli.units import number
@@ -28,10 +28,7 @@ class EvaluateCommand:
     Args:
         trained: the folder that `initio train` made.
         data: other data than what was kept aside of the training's own; classes are matched by name.
-        which: the weights of the best epoch, or of the last.
         worst: how many of the surest mistakes to keep and to draw.
-        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
-        workers: processes that read image files.
         out: folder of the JSON and the pictures; by default the trained network's, for other data one in it.
         json: print the whole evaluation as JSON instead of tables.
     """
@@ -44,6 +41,8 @@ class EvaluateCommand:
     workers: int = 1
     out: str | None = None
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.evaluate:evaluate",)
 
     def run(self) -> None:
         """Evaluates with progress on stderr, then prints."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from initio.cli.progress import Reporter
 from initio.cli.units import tell_record
@@ -24,16 +24,7 @@ class ExplainCommand:
 
     Args:
         architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
-        measure: measure now, also where scores of the architecture come with Initio.
-        pool: how many random architectures of its space it is compared with where it is measured.
-        data: to measure on, as docs/data.md lists; by default Gaussian noise in the size that the space is scored with.
-        batch_size: inputs that are measured on.
         changes: say what each single change of a decision would do; --no-changes is much faster where it is measured.
-        seed: of the pool, the weights and the batch.
-        workers: processes that measure.
-        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
-        store: a file that keeps what is measured, so that the next call with it goes on from there.
         json: print the same as JSON.
     """
 
@@ -49,6 +40,8 @@ class ExplainCommand:
     device: str = "cpu"
     store: str | None = None
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.explain:explain",)
 
     def run(self) -> None:
         """Prints one page."""

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 from initio.cli.units import tell
 from initio.errors import InputError
-from initio.runs.export import export, is_ensemble, is_trained
-from initio.runs.folders.run import classes_of, find_architecture
+from initio.runs.export import export
+from initio.runs.folders.ensemble import EnsembleFolder
+from initio.runs.folders.model import ModelFolder
+from initio.runs.folders.named import find_named
 
 OF_TRAINED = ("which", "preprocess", "licence")  # options for trained networks
 
@@ -56,11 +58,11 @@ class ExportCommand:
 
     def run(self) -> None:
         """Writes the file, or prints the text."""
-        if is_ensemble(self.architecture):
+        if EnsembleFolder.is_at(self.architecture):
             self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
             self._refuse("a single network", "which")
             self._trained("preprocess", "licence")
-        elif is_trained(self.architecture) and self.format not in ("genotype", "json"):
+        elif ModelFolder.is_at(self.architecture) and self.format not in ("genotype", "json"):
             self._refuse("an architecture", "channels", "cells", "classes", "shape", "auxiliary", "weights", "seed")
             self._trained(*OF_TRAINED)
         else:
@@ -81,12 +83,13 @@ class ExportCommand:
                 raise InputError(f"--{name} is an option for {whose}: leave it out")
 
     def _untrained(self) -> None:
-        arch, result = find_architecture(self.architecture)
+        named = find_named(self.architecture)
+        arch = named.architecture
         if self.auxiliary and (self.format != "python" or arch.space not in ("darts", "zoo")):
             raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
         size = {"channels": self.channels, "cells": self.cells, "classes": self.classes, "shape": _shape(self.shape)}
         if self.classes is None:
-            size["classes"] = classes_of(result)
+            size["classes"] = named.classes
         from initio.spaces.exports import WITH_WEIGHTS, exported
 
         options: dict[str, Any] = {"weights": self.weights, "seed": self.seed, "auxiliary": self.auxiliary, **size}

@@ -11,7 +11,8 @@
 | `nu: float | None = 1.0`   | a number, or `none`                                            |
 
 `SHORT = {"count": "-n"}` gives a field a second name. The help of a field is its line in the docstring's `Args`, where
-`{methods}` stands for what `WORDS = {"methods": "..."}` says.
+`{methods}` stands for what `WORDS = {"methods": "..."}` says. A field without a line has that of the command's verb,
+`VERB = ("module:function",)`, which is read from the file: the verb may need torch, and its help does not.
 
 A command whose options depend on others (`--method`) has a class method `parts`: it is told the values of the others,
 and names the dataclasses whose fields are options too. What is given of those reaches the command as its field
@@ -22,15 +23,17 @@ the command has one of that name.
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from itertools import chain
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 from initio.errors import InputError, nearest
 from initio.system.files import read_text
@@ -203,13 +206,23 @@ def _arguments(cls: type[Any]) -> dict[str, str]:
     'its second name, such as -n.'
     """
     found = {}
-    for base in reversed(cls.__mro__):
-        section = inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    for page in chain(map(_unimported, getattr(cls, "VERB", ())), (base.__doc__ for base in reversed(cls.__mro__))):
+        section = inspect.cleandoc(page or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
         for name, text in re.findall(r"^    (\w+): (.*(?:\n     +.*)*)", section, flags=re.MULTILINE):
             found[name] = " ".join(text.split())
             for word, meaning in getattr(cls, "WORDS", {}).items():
                 found[name] = found[name].replace(f"{{{word}}}", meaning)
     return found
+
+
+def _unimported(name: str) -> str | None:
+    """The docstring of `module:function` of the package, whose module is not imported."""
+    module, _, function = name.partition(":")
+    source = read_text(Path(__file__).parents[1].joinpath(*module.split(".")[1:]).with_suffix(".py"))
+    start = re.search(rf"^(def|class) {function}\b", source, re.M)
+    assert start is not None, f"{module} has no {function}"
+    [found] = ast.parse(source[start.start() :].partition("\n\n\n")[0]).body
+    return ast.get_docstring(cast("ast.FunctionDef | ast.ClassDef", found))
 
 
 def introduction(cls: type[Any]) -> str:

@@ -27,19 +27,8 @@ class RankCommand:
             unless --sample or --archs asks for a measurement.
         sample: of a space, measure this many different random architectures; 100.
         archs: of a space, measure the architectures in this text file, one a line.
-        space: whose scores, if the store has several spaces.
         where: which scores to take if the store has several kinds, as in cells=5,batch_norm=frozen.
         data: what measured networks see: noise, digits, a file or a folder; docs/data.md lists all kinds.
-        labels: the data's own labels, or random ones.
-        batch_size: inputs in the one batch that all networks see.
-        channels: width of the network that scores; by default a thin one.
-        cells: its number of cells.
-        seed: of the random architectures, the batch and the weights.
-        repeats: how many initialisations of each network are measured.
-        workers: processes that measure, each of one thread.
-        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
-        store: file that keeps what is measured; the same command again goes on where it stopped.
         top: how many of the best are shown.
         export: also write the scores, the ranking among them, to this .csv or .parquet file.
         json: print JSON instead of a table.
@@ -65,6 +54,7 @@ class RankCommand:
     export: str | None = None
     json: bool = False
 
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.rank:rank",)
     FIRST: ClassVar[str] = "what"
 
     def run(self) -> None:

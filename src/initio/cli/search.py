@@ -27,14 +27,9 @@ class SearchCommand:
         space: where to search; `initio spaces` lists the spaces. It may be the first word of the command.
         method: how to search: {methods}; docs/searches.md explains them. One of your own is named package.module:Name.
         data: noise, digits, a file or a folder; docs/data.md lists all kinds.
-        labels: the data's own labels, or random ones.
-        seed: the same seed chooses the same architecture.
         restarts: search this often with derived seeds, report how far the restarts agree, and take the choice with the
             largest mean objective on common fresh batches and initialisations.
         batch_size: inputs in a batch; 64, or what a method that shares weights has published.
-        channels: width of the network that scores or shares weights; by default a thin one.
-        cells: its number of cells.
-        pixels: its images' side.
         max_params: upper limit on the parameters of the network that will be built, as in 4M or 500k: the published
             one, or where that is too large for most cells, one with less width and fewer cells.
         max_flops: upper limit on its FLOPs on images of 32x32.
@@ -43,17 +38,10 @@ class SearchCommand:
         target: size of the network that is wanted, which limits are about and which a method that trains trains, as in
             channels=16,cells=2,shape=3x32x32; by default the published one, and small ones are trained.
         depth: of an mlp.
-        queries: how many networks a method that trains may train; 10.
-        epochs: length of each training; 3, or what a method that shares weights has published.
-        pool: how many random architectures are scored before the first training; 200, or all of a smaller space.
         budget: time that a method that trains may take in all, as in 10m, 90s or 1h: pool, queries and epochs that are
             not given are as many as the measured speed allows.
         halving: give up a training that is not among the best in so many after 1, and again after so many times as
             many epochs, as in 3; by default every training goes to its end.
-        workers: processes that work at once, where a method asks for several trainings or measurements whatever they
-            come to; 1 for trainings, and for measurements as many as there are cores, up to 4.
-        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         cache: keep trainings in the user's cache, so that no other run repeats one; `initio cache` says where it is.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run, with the settings it was started with; no other option goes with it.
@@ -89,6 +77,7 @@ class SearchCommand:
     json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.search:search",)
     FIRST: ClassVar[str] = "space"
     WORDS: ClassVar[Mapping[str, str]] = {"methods": ", ".join(SEARCHES)}
 

@@ -11,7 +11,7 @@ from initio.analysis.topology import shapes
 from initio.cli.units import print_json
 from initio.records import Architecture
 from initio.report.terminal import columns
-from initio.runs.folders.run import classes_of, find_architecture
+from initio.runs.folders.named import Named, find_named
 from initio.searches import SearchResult
 from initio.searches.restarts import stability
 from initio.spaces import NetworkSettings, get_space
@@ -43,10 +43,11 @@ class ShowCommand:
         """Prints the drawing, then the notation."""
         from initio.report import draw_text, save_picture
 
-        shown, result = find_architecture(self.architecture)
+        named = find_named(self.architecture)
+        shown, result = named.architecture, named.result
         cells, facts = _describe(shown)
         if self.cost:
-            facts |= _cost(shown, classes_of(result))
+            facts |= _cost(shown, named.classes)
         if result is not None:
             facts |= _run_facts(result)
         if self.out:
@@ -54,16 +55,17 @@ class ShowCommand:
             facts["picture"] = self.out
         if self.json:
             facts.pop("FLOPs", None)  # as `flops`, a number
-            print_json(facts | self._numbers(shown, result))
+            print_json(facts | self._numbers(named))
             return
         print(draw_text(cells, width=shutil.get_terminal_size((100, 24)).columns))
         print(f"\n{columns(facts)}")
 
-    def _numbers(self, shown: Architecture, result: SearchResult | None) -> dict[str, Any]:
+    def _numbers(self, named: Named) -> dict[str, Any]:
         """What the text says in words, for programs."""
+        shown, result = named.architecture, named.result
         found: dict[str, Any] = {"architecture": shown}
         if self.cost:
-            found |= vars(_counted(shown, classes_of(result)))
+            found |= vars(_counted(shown, named.classes))
         if result is not None:
             found |= {"cost": result.cost, "facts": result.facts, "settings": result.settings}
             if agreed := stability(result):

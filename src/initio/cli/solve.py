@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from initio.cli.options import refuse_beside_resume
 from initio.cli.progress import SolveReporter, resumable
@@ -26,13 +27,7 @@ class SolveCommand:
         max_params: upper limit on the parameters of the network, as in 1M or 500k.
         max_flops: upper limit on its FLOPs for one image.
         max_latency: upper limit on its measured time for one image on one thread, as in 20ms.
-        space: where to search; by default nb201 for images and mlp-3 for all else.
-        method: how to search; by default with short trainings, or by votes where the time does not allow them.
-        recipe: whose settings are trained with, as docs/training.md lists them; the epochs follow from the time.
         baseline: give half of the time to a ResNet of the same size.
-        skip_bad: leave out pictures of a folder that cannot be read; without it they are named, and nothing is done.
-        seed: of everything.
-        device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         out: folder of the run; by default a new one below `runs`.
         resume: go on with this interrupted run; the time that it used counts, and nothing else goes with it.
         json: print what came out as JSON.
@@ -53,6 +48,8 @@ class SolveCommand:
     out: str | None = None
     resume: str | None = None
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.solve:solve",)
 
     def run(self) -> None:
         """Solves with progress on stderr, then says what came out and where it is."""

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from initio.cli.progress import TrainReporter, on_interrupt
 from initio.cli.units import number, print_json, tell_record
@@ -45,11 +45,10 @@ class StudyVariants:
         from initio.analysis.topology import shape
         from initio.analysis.variants import Variant, adapted, pictured, variants
         from initio.report import save_picture
-        from initio.runs.folders.run import find_architecture
-        from initio.spaces import get_space
+        from initio.runs.folders.named import find_named
 
-        arch, _ = find_architecture(self.architecture)
-        space = get_space(arch.space)
+        named = find_named(self.architecture)
+        arch, space = named.architecture, named.space
         if not space.wired:
             raise InputError(f"{space.name} says nothing of how its networks are connected, so nothing can be rewired")
         if self.kind == "adapted":
@@ -81,18 +80,9 @@ class StudyConvergence:
         data: digits, a file or a folder: what they learn, and on whose test part curves are measured.
         variants: how many random ones.
         kind: what is random in them: connections or operations.
-        widest: train the adapted cell too, the widest and shallowest one with the same operations.
         only: train these alone, with commas between them, as C0,C1,adapted; by default all.
         lr: learning rates, separated by commas; everybody is trained with each.
-        epochs: of each training.
-        samples: use about so many samples of the training part.
-        channels: width of the networks; by default thin.
-        cells: their number of cells.
         accuracy: percent for which the epochs are counted.
-        seed: of the variants, the weights and the order of samples.
-        workers: trainings at a time.
-        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder of curves and pictures; by default a new one below `runs`.
         json: print the curves as JSON.
     """
@@ -115,6 +105,8 @@ class StudyConvergence:
     device: str = "cpu"
     out: str | None = None
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.convergence:convergence",)
 
     def run(self) -> None:
         """Trains with progress on stderr, then prints a line a training."""
@@ -158,19 +150,9 @@ class StudyLandscape:
     Args:
         architecture: the folder of a trained network; or an architecture as elsewhere, which is trained first.
         data: digits, a file or a folder: what it learns, and on whose test part the landscape is measured.
-        grid: points on a side; an odd number has the trained network in its middle.
-        span: how far the grid reaches either way, in units of the filters' own norms.
-        samples: inputs that everything is measured on.
-        to: also measure the line to a second solution: a folder of the same network trained again, or the seed of one.
-        epochs: of a training.
         channels: width of a network that is trained; by default thin.
         cells: its number of cells.
-        steps: of Lanczos' method for the largest eigenvalues of the Hessian.
         probes: random vectors for its trace.
-        seed: of the training, the directions, the inputs and the probes.
-        workers: processes that measure.
-        cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, or local:8, eight processes.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder of pictures and numbers; by default a new one below `runs`.
         json: print the numbers as JSON.
     """
@@ -193,6 +175,8 @@ class StudyLandscape:
     out: str | None = None
     json: bool = False
 
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.landscape:landscape",)
+
     def run(self) -> None:
         """Measures with progress on stderr, then prints the numbers and where the pictures are."""
         from initio.runs.landscape import landscape
@@ -211,13 +195,13 @@ def _folder(out: str | None, study: str, architecture: str, seed: int) -> Path:
     """What is asked for, or a new one below `runs`."""
     from initio.runs.folders.base import new_folder
     from initio.runs.folders.model import ModelFolder
-    from initio.runs.folders.run import find_architecture
+    from initio.runs.folders.named import find_named
 
     if out:
         return Path(out)
-    if ModelFolder(Path(architecture)).plan_path.is_file():
+    if ModelFolder.is_at(architecture):
         return new_folder(study, Path(architecture).name, seed=seed)
-    return new_folder(study, find_architecture(architecture)[0].space, seed=seed)
+    return new_folder(study, find_named(architecture).architecture.space, seed=seed)
 
 
 def _resumable(folder: Path) -> AbstractContextManager[None]:
@@ -232,9 +216,6 @@ class StudySharing:
         run_folder: the folder of a finished run of rsps, enas, darts, gdas or their like.
         data: folder with the benchmark of its space; by default that of INITIO_DATA.
         cells: random architectures whose accuracy with shared weights is compared with the table; 0 for none.
-        samples: held-out samples that each is judged on.
-        seed: of these architectures.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         out: folder for sharing.json and pictures; by default the run's own.
         json: print the numbers as JSON.
     """
@@ -247,6 +228,8 @@ class StudySharing:
     device: str = "cpu"
     out: str | None = None
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.sharing:sharing",)
 
     def run(self) -> None:
         """Measures with progress on stderr, then prints the numbers and where the picture is."""
@@ -286,9 +269,6 @@ class StudyEstimates:
 
     Args:
         ensembles: folders of finished ensembles with one shared network, made with --shared.
-        sizes: of the ensembles that are compared.
-        seed: of their draw.
-        device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         json: print JSON.
     """
 
@@ -297,6 +277,8 @@ class StudyEstimates:
     seed: int = 0
     device: str = "cpu"
     json: bool = False
+
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.estimates:estimates",)
 
     def run(self) -> None:
         """Prints a line a size."""

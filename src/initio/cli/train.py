@@ -25,11 +25,6 @@ class TrainCommand:
         architecture: a run folder, a notation, a published cell by name (darts_v2), or a file with one of these.
         data: digits, a file or a folder; docs/data.md lists all kinds. By default what the run has searched on.
         recipe: how: quick (minutes), cifar, cifar100, imagenet, nb201 or plain, as docs/training.md explains.
-        seed: of the weights, the split, the order of samples and augmentation.
-        channels: width of the network; by default the published one, for quick a thin one.
-        cells: its number of cells.
-        skip_bad: leave out pictures of a folder that cannot be read; each is read once to find out.
-        tensorboard: write curves for TensorBoard, if it is installed.
         out: folder of the trained network; by default a new one below `runs`.
         resume: go on with this interrupted training, with the settings it was started with; nothing else goes with it.
         json: print JSON instead of text.
@@ -48,6 +43,7 @@ class TrainCommand:
     json: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    VERB: ClassVar[tuple[str, ...]] = ("initio.runs.train:train",)
     FIRST: ClassVar[str] = "architecture"
 
     @classmethod
@@ -61,7 +57,7 @@ class TrainCommand:
     def run(self) -> None:
         """Trains with progress on stderr, then says what came out and where it is."""
         from initio.runs.folders.base import new_folder
-        from initio.runs.folders.run import find_architecture
+        from initio.runs.folders.named import find_named
         from initio.runs.train import resume_training, train
 
         if self.resume is not None:
@@ -70,7 +66,7 @@ class TrainCommand:
         else:
             if not self.architecture:
                 raise InputError("missing architecture: a run folder, a notation or a published cell, as darts_v2")
-            space = find_architecture(self.architecture)[0].space
+            space = find_named(self.architecture).architecture.space
             folder = Path(self.out) if self.out else new_folder("train", space, seed=self.seed)
             work = partial(train, self.architecture, self.data, self.recipe, folder=folder, **self._asked())
         with resumable("train", folder), TrainReporter() as told:

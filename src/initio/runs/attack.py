@@ -13,9 +13,8 @@ import numpy as np
 from initio.autodiff.devices import find_device
 from initio.data.draw import whole
 from initio.errors import InputError, did_you_mean
-from initio.runs.export import is_ensemble
 from initio.runs.folders.base import write_record
-from initio.runs.folders.ensemble import Ensemble, load_ensemble, normalising, raw_inputs
+from initio.runs.folders.ensemble import Ensemble, EnsembleFolder, load_ensemble, normalising, raw_inputs
 from initio.runs.folders.model import TrainedModel, load_model
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def attack(
     Args:
         target: an ensemble or a trained network, or its folder.
         attacks: names of `initio.networks.attacks.ATTACKS`.
-        samples: of those that were kept aside, drawn by the seed.
+        samples: how many of those that were kept aside, drawn by the seed.
         seed: of the samples.
         device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         save: write; without it nothing is written.
@@ -119,7 +118,7 @@ def attack(
         if name not in ATTACKS:
             raise InputError(f"there is no attack {name!r}: {did_you_mean(name, list(ATTACKS))}")
     if not isinstance(target, Ensemble | TrainedModel):
-        target = load_ensemble(target) if is_ensemble(target) else load_model(target)
+        target = load_ensemble(target) if EnsembleFolder.is_at(target) else load_model(target)
     members = target.fixed("attacked").members if isinstance(target, Ensemble) else [target]
     networks, x, y, bounds = _prepared(members, samples, seed, on)
     together = networks[-1]

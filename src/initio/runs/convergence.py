@@ -20,8 +20,9 @@ from initio.data import Noise
 from initio.data.sources import load_parts, located
 from initio.errors import InputError
 from initio.records import Architecture, Scalar, decode, later
-from initio.runs.folders.base import new_folder, read_record
-from initio.runs.folders.run import find_architecture, option_words, typed
+from initio.runs.folders.base import new_folder
+from initio.runs.folders.named import find_named
+from initio.runs.folders.run import option_words, typed
 from initio.runs.folders.study import StudyFolder
 from initio.spaces import NetworkSettings, get_space
 from initio.system.leases import leased
@@ -115,6 +116,13 @@ class ConvergenceResult:
     kind: ClassVar[str] = "convergence"
 
 
+class ConvergenceFolder(StudyFolder[ConvergencePlan, ConvergenceResult]):
+    """Its tasks are a variant and a learning rate each."""
+
+    plan_type = ConvergencePlan
+    result_type = ConvergenceResult
+
+
 def convergence(
     what: Architecture | str,
     data: str,
@@ -146,7 +154,7 @@ def convergence(
         only: names of those that are trained, as C0, C1 and adapted; by default all.
         rates: learning rates that are begun with.
         epochs: of each training.
-        samples: use about so many of the training part.
+        samples: use about so many samples of the training part.
         channels: width of the networks; by default the space's size for training.
         cells: their number of cells.
         seed: of the variants, the weights and the order of samples.
@@ -156,7 +164,7 @@ def convergence(
         folder: where everything is kept; the same call with the same folder goes on where it was interrupted.
         on_done: hears how many trainings are done.
     """
-    arch = what if isinstance(what, Architecture) else find_architecture(what)[0]
+    arch = find_named(what).architecture
     space = get_space(arch.space)
     if not rates or any(not 0 < rate < np.inf for rate in rates):
         raise InputError(f"learning rates are positive numbers, as 0.0025,0.025,0.25, not {rates}")
@@ -186,8 +194,8 @@ def convergence(
         varied=kind,
         device=str(find_device(device)),
     )
-    study = StudyFolder(Path(folder) if folder is not None else new_folder("convergence", arch.space, seed=seed))
-    study.begin(plan)
+    study = ConvergenceFolder(folder or new_folder("convergence", arch.space, seed=seed))
+    study.begin(plan, resume=True)
     with leased(study.folder):
         tasks = [(number, rate) for rate in plan.rates for number in range(len(plan.variants))]
         work = partial(trained_curve, study.folder)
@@ -202,7 +210,7 @@ def convergence(
 
 def load_convergence(folder: str | Path) -> ConvergenceResult:
     """What a finished study came to."""
-    return StudyFolder(Path(folder)).result(ConvergenceResult)
+    return ConvergenceFolder(folder).result()
 
 
 def _chosen(found: tuple[Variant, ...], only: tuple[str, ...]) -> tuple[Variant, ...]:
@@ -216,7 +224,7 @@ def _chosen(found: tuple[Variant, ...], only: tuple[str, ...]) -> tuple[Variant,
 @lru_cache(maxsize=1)
 def _setting(folder: Path) -> tuple[ConvergencePlan, HeldExamples]:
     """The plan and the data, read once a process: what is learned, and the test part in the place of validation."""
-    plan = read_record(ConvergencePlan, folder / "plan.json")
+    plan = ConvergenceFolder(folder).plan()
     learned, tested, _ = load_parts(plan.data)
     assert not isinstance(learned, Noise)
     assert tested is not None

@@ -52,7 +52,7 @@ from initio.searches.ensembles import (
 )
 from initio.spaces import get_space
 from initio.system.executors import Executor, Here, LostTasksError, executor_for
-from initio.system.files import fresh_folder, whole_file
+from initio.system.files import whole_file
 from initio.system.leases import leased
 from initio.training.settings import MachineSettings
 
@@ -105,13 +105,8 @@ def ensemble(
     _check_size(plan)
     if plan.shared:
         _check_shared(plan)
-    kept = EnsembleFolder(new_folder("ensemble", space, seed=plan.seed) if folder is None else Path(folder))
-    if resume and kept.plan_path.is_file():
-        if kept.plan() != plan:
-            raise InputError(f"{str(kept.folder)!r} was started with other settings: give another folder")
-    else:
-        fresh_folder(kept.folder, ", or resume the ensemble that is in it" * kept.plan_path.is_file())
-        write_record(kept.plan_path, plan)
+    kept = EnsembleFolder(folder or new_folder("ensemble", space, seed=plan.seed))
+    kept.begin(plan, resume=resume)
     return _EnsembleWork(kept, plan, executor, on_event or _unheard).run()
 
 
@@ -160,7 +155,7 @@ class _EnsembleWork:
 
     def run(self) -> Ensemble:
         kept = self.kept
-        if not kept.result_path.is_file():
+        if not kept.finished:
             with leased(kept.folder, self.tell):
                 self._search()
                 if not kept.choice_path.is_file():

@@ -37,7 +37,7 @@ def estimates(
     Args:
         folders: of finished ensembles with one shared network (`--shared`).
         sizes: of the ensembles that are compared; those with fewer than three are left out.
-        seed: which are drawn where there are more than 200 of a size.
+        seed: of the draw, where there are more than 200 of a size.
         device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
     """
     find_device(device, measured=True)  # which refuses what cannot be

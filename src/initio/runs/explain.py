@@ -17,9 +17,9 @@ from initio.analysis.topology import CellShape, shape, share
 from initio.errors import InputError
 from initio.metrics import is_higher_better
 from initio.records import Architecture
-from initio.runs.folders.run import classes_of, find_architecture
+from initio.runs.folders.named import find_named
 from initio.searches.result import SearchResult
-from initio.spaces import NetworkSettings, Space, get_space
+from initio.spaces import NetworkSettings, Space
 
 if TYPE_CHECKING:
     from initio.scores.pool import ScoringJob, ScoringProgress
@@ -152,7 +152,8 @@ def explain(
     >>> found.cells[0].width, found.cells[0].depth, found.others
     (1.0, 2, 'all 15,625 architectures of nb201, by scores that come with Initio')
     """
-    arch, space, result = _named(what)
+    named = find_named(what)
+    arch, space, result = named.space.check(named.architecture), named.space, named.result
     table, others = None, ""
     if not measure:
         table, others = _shipped(space, arch)
@@ -164,7 +165,7 @@ def explain(
     near = tuple(space.neighbours(arch)) if changes else ()
     near = tuple(one for one in near if one in table.rows)
     found = _Ranked(table, arch, near, apart=frozenset(near if measured else ()))
-    size = NetworkSettings(prune=False, classes=classes_of(result))
+    size = NetworkSettings(prune=False, classes=named.classes)
     cost = space.cost(arch, size)
     gains = sorted((found.change(space, one) for one in found.near), key=lambda change: -change.gain)
     return Explanation(
@@ -184,18 +185,6 @@ def explain(
         why=getattr(result, "why", None),
         notes=found.notes(),
     )
-
-
-def _named(what: Architecture | SearchResult | str) -> tuple[Architecture, Space, SearchResult | None]:
-    result: SearchResult | None = None
-    if isinstance(what, str):
-        arch, result = find_architecture(what)
-    elif isinstance(what, SearchResult):
-        arch, result = what.best, what
-    else:
-        arch = what
-    home = getattr(result, "home", None) or get_space(arch.space)
-    return home.check(arch), home, result
 
 
 def _cells(space: Space, arch: Architecture) -> tuple[ExplainedCell, ...]:

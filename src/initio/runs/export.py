@@ -10,8 +10,8 @@ from initio.errors import InputError, did_you_mean
 from initio.records import Architecture, to_json
 from initio.runs.card import UNSTATED, EnsembleCard, ModelCard, ensemble_card, make_card
 from initio.runs.folders.base import read_record, write_record
-from initio.runs.folders.ensemble import Ensemble, load_ensemble
-from initio.runs.folders.model import TrainedModel, Which, load_model
+from initio.runs.folders.ensemble import Ensemble, EnsembleFolder, load_ensemble
+from initio.runs.folders.model import ModelFolder, TrainedModel, Which, load_model
 from initio.spaces import GraphSpace, exports
 from initio.spaces.exports import ensemble_source, python_source
 from initio.system.files import whole_file, write_text
@@ -36,11 +36,11 @@ def export(
         options: of a trained network those of `export_trained`, of an architecture those of
             `initio.spaces.exports.exported`.
     """
-    if isinstance(what, str | Path) and is_ensemble(what):
+    if EnsembleFolder.is_at(what):
         what = load_ensemble(what)
     if isinstance(what, Ensemble):
         return export_ensemble(what, path, format, **options)
-    if isinstance(what, str | Path) and is_trained(what):
+    if ModelFolder.is_at(what):
         what = load_model(what)
     if isinstance(what, TrainedModel):
         return export_trained(what, path, format, **options)
@@ -50,23 +50,6 @@ def export(
         what = str(what)
     exports.export(what, path, format, **options)
     return Path(path)
-
-
-def is_trained(what: str | Path) -> bool:
-    """Whether this is the folder of a training."""
-    return _holds(what, "train.json")
-
-
-def is_ensemble(what: str | Path) -> bool:
-    """Whether this is the folder of an ensemble."""
-    return _holds(what, "ensemble.json")
-
-
-def _holds(what: str | Path, name: str) -> bool:
-    try:
-        return what != "" and Path(what, name).is_file()
-    except (OSError, ValueError):  # too long for a path: a notation
-        return False
 
 
 def export_ensemble(

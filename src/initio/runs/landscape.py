@@ -36,7 +36,8 @@ from initio.records import Architecture, Scalar, later
 from initio.report.terminal import brief, columns
 from initio.runs.folders.base import new_folder
 from initio.runs.folders.model import ModelFolder, TrainedModel, load_model
-from initio.runs.folders.run import find_architecture, option_words
+from initio.runs.folders.named import find_named
+from initio.runs.folders.run import option_words
 from initio.runs.folders.study import StudyFolder
 from initio.runs.train import train
 from initio.system.leases import leased
@@ -134,6 +135,13 @@ class LandscapeResult:
         return columns(self.told())
 
 
+class LandscapeFolder(StudyFolder[LandscapePlan, LandscapeResult]):
+    """Its tasks are points of the surface and of the line."""
+
+    plan_type = LandscapePlan
+    result_type = LandscapeResult
+
+
 def landscape(
     what: Architecture | str,
     data: str | None = None,
@@ -165,7 +173,7 @@ def landscape(
         samples: inputs that everything is measured on.
         to: a second solution, whose line with the first is measured too: a folder of the same network trained again, or
             the seed of such a training.
-        epochs: of the training, if there is one; its network has these `channels` and `cells`, by default few.
+        epochs: of the training, if there is one; its network has these channels and cells, by default few.
         steps: of Lanczos' method for the largest eigenvalues of the Hessian, whose trace has `probes` random vectors.
         seed: of the training, the directions, the inputs and the probes.
         workers: processes that measure.
@@ -176,13 +184,15 @@ def landscape(
         on_event: hears of the training, as in `initio.train`.
     """
     _check(grid, span, samples)
-    arch, known = _named(what)
-    home = Path(folder) if folder is not None else new_folder("landscape", arch.space, seed=seed)
+    arch = find_named(what).architecture
+    home = Path(folder or new_folder("landscape", arch.space, seed=seed))
     device = str(find_device(device, measured=True))
     again = partial(train, resume=True, tensorboard=False, machine=MachineSettings(device), on_event=on_event)
-    first = known or _usable(
-        again(arch, data, "quick", seed=seed, epochs=epochs, channels=channels, cells=cells, folder=home / "training")
-    )
+    if ModelFolder.is_at(what):
+        first = load_model(what)
+    else:
+        size: dict[str, Any] = {"epochs": epochs, "channels": channels, "cells": cells}
+        first = _usable(again(arch, data, "quick", seed=seed, folder=home / "training", **size))
     second = _second(to, first, home, again)
     plan = LandscapePlan(
         trained=str(first.folder.absolute()),
@@ -199,8 +209,8 @@ def landscape(
     )
     if second is not None and second.plan.used != first.plan.used:
         raise InputError("the two solutions are of different networks: train the same architecture in the same size")
-    study = StudyFolder(home / "study")
-    study.begin(plan)
+    study = LandscapeFolder(home / "study")
+    study.begin(plan, resume=True)
     with leased(study.folder, on_event):
         return _measure(study, plan, first, (workers, cluster), on_done)
 
@@ -214,21 +224,11 @@ def _check(grid: int, span: float, samples: int) -> None:
         raise InputError(f"a variance needs 2 samples or more, not {samples}")
 
 
-def _named(what: Architecture | str) -> tuple[Architecture, TrainedModel | None]:
-    """The architecture, and the network if what was named is a trained one."""
-    if isinstance(what, Architecture):
-        return what, None
-    if what and ModelFolder(Path(what)).plan_path.is_file():
-        known = load_model(what)
-        return known.plan.architecture, known
-    return find_architecture(what)[0], None
-
-
 def _second(to: str | None, first: TrainedModel, home: Path, again: Callable[..., TrainedModel]) -> TrainedModel | None:
     """Another solution: in the folder that is named, or trained as the first one was, from another seed."""
     if to is None:
         return None
-    if ModelFolder(Path(to)).plan_path.is_file():
+    if ModelFolder.is_at(to):
         return load_model(to)
     if not to.isdecimal():
         raise InputError(f"the second solution must be the folder of a trained network or a seed, not {to!r}")
@@ -308,7 +308,7 @@ def center_curvature(plan: LandscapePlan, _: int) -> Curvature:
 
 
 def _measure(
-    study: StudyFolder, plan: LandscapePlan, trained: TrainedModel, where: tuple[int, str | None], on_done: OnDone
+    study: LandscapeFolder, plan: LandscapePlan, trained: TrainedModel, where: tuple[int, str | None], on_done: OnDone
 ) -> LandscapeResult:
     workers, cluster = where
     tasks = [(float(a), float(b)) for a in plan.at for b in plan.at]
@@ -354,12 +354,12 @@ def _grid(plan: LandscapePlan, found: list[float | None]) -> np.ndarray:
 
 def load_landscape(folder: str | Path) -> LandscapeResult:
     """What a finished landscape came to."""
-    return StudyFolder(Path(folder) / "study").result(LandscapeResult)
+    return LandscapeFolder(Path(folder) / "study").result()
 
 
 def surfaces_of(folder: str | Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The grid's places, losses and gradient variances of a finished landscape."""
-    study = StudyFolder(Path(folder) / "study")
+    study = LandscapeFolder(Path(folder) / "study")
     plan = load_landscape(folder).plan
     tasks = [(float(a), float(b)) for a in plan.at for b in plan.at]
     points = study.answers(partial(surface_point, plan), tasks, SurfacePoint, name="points")

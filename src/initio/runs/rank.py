@@ -119,7 +119,7 @@ def rank(
         architectures: of a space, which: these, or so many random ones; 100. Scores by the name of a space are ranked
             as they are unless this is given.
         data: what networks see that are measured: noise, digits, a file or a folder, or a `Dataset`.
-        space: of a store that has scores of several.
+        space: whose scores, of a store that has several.
         where: which scores of a store to take if it has several kinds, as in {"cells": "5"}.
         labels: the data's own labels, or random ones.
         seed: of the random architectures, the batch and, with the repeat added, the weights.

@@ -194,7 +194,7 @@ def resume_run(
     on_progress: OnProgress | None = None,
 ) -> SearchResult:
     """Goes on with an interrupted run, with the arguments it was started with; a finished one is read."""
-    run = RunFolder.open(Path(folder))
+    run = RunFolder.open(folder)
     if run.finished:
         return run.result()
     arguments = run.plan().arguments()
@@ -221,10 +221,9 @@ class _Work:
             with TemporaryDirectory() as temporary:
                 return self._drive(RunFolder(Path(temporary)), (), self.on_step)
         run = RunFolder(folder)
-        if not (resume and run.plan_path.is_file()):
+        if not (resume and run.started):
             self._check()
-            return self._into(RunFolder.start(folder, self.plan))
-        _same(run.plan(), self.plan)
+        run.begin(self.plan, resume=resume)
         if run.finished:
             return replace(run.result(), home=self.problem.space)
         return self._into(run)
@@ -514,12 +513,3 @@ def _side(data: str, pixels: int | None, default: int | None) -> int | None:
             raise InputError(f"{data!r} says how large its images are: leave out pixels")
         return None
     return default if pixels is None else pixels
-
-
-def _same(planned: RunPlan, now: RunPlan) -> None:
-    for item in fields(RunPlan):
-        before, after = getattr(planned, item.name), getattr(now, item.name)
-        if item.compare and item.name != "fingerprint" and before != after:
-            raise InputError(f"the run was started with {item.name} {before}, not {after}: give another folder")
-    if planned.fingerprint != now.fingerprint:
-        raise InputError(f"{now.data!r} has changed since the run began: bring the data back, or start a new run")

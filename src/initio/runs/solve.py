@@ -27,7 +27,7 @@ from initio.runs.evaluate import evaluate
 from initio.runs.export import export
 from initio.runs.folders.base import unused, write_record
 from initio.runs.folders.model import ModelFolder, TrainedModel
-from initio.runs.folders.solution import NAMES, Design, HeldOutScore, SolveFolder, SolvePlan, SolveResult, load_solution
+from initio.runs.folders.solution import NAMES, Design, HeldOutScore, SolveFolder, SolvePlan, SolveResult
 from initio.runs.search import make_limits, search
 from initio.runs.train import LEAST_SIDE, resume_training, train
 from initio.searches import Limits, SearchResult, find_search
@@ -88,7 +88,7 @@ def solve(
         budget: seconds for everything; kept within a tenth.
         limits: on the network that is built.
         space: where to search; by default nb201 for images, mlp-3 for all else.
-        method: how; by default the robust hybrid with short trainings where there is time for them, else votes.
+        method: how to search; by default the robust hybrid with short trainings where time allows, else votes.
         recipe: whose settings are trained with; the number of epochs follows from the time.
         baseline: give half of the time to a ResNet of the same size, and keep the better one by validation accuracy.
         skip_bad: leave out pictures of a folder that cannot be read, instead of naming them and stopping.
@@ -108,21 +108,17 @@ def solve(
         located(data), float(budget), limits, space, method, recipe, baseline, skip_bad, seed, str(find_device(device)),
         versions(),
     )  # fmt: skip
-    run = SolveFolder(new_solve_folder(data) if folder is None else Path(folder))
+    run = SolveFolder(folder or new_solve_folder(data))
     work = _Solving(run, plan, began, on_event)
-    if not (resume and run.plan_path.is_file()):
+    if not (resume and run.started):
         work.check()
-        run.start(plan)
-    elif run.plan() != plan:
-        raise InputError(f"the run in {str(run.folder)!r} was asked for something else: give another folder")
+    run.begin(plan, resume=resume)
     return work.run()
 
 
 def resume_solve(folder: str | Path, *, began: float | None = None, on_event: OnEvent | None = None) -> SolveResult:
     """Goes on with an interrupted run; a finished one is read."""
-    began, run = time.perf_counter() if began is None else began, SolveFolder(Path(folder))
-    if not run.plan_path.is_file():
-        raise InputError(f"{str(folder)!r} is not a run of `initio solve`: it has no solve.json")
+    began, run = time.perf_counter() if began is None else began, SolveFolder.open(folder)
     return _Solving(run, run.plan(), began, on_event).run()
 
 
@@ -147,8 +143,8 @@ class _Solving:
 
     def run(self) -> SolveResult:
         """All stages; a finished run is read."""
-        if self.kept.solution_path.is_file():
-            return load_solution(self.kept.folder)
+        if self.kept.finished:
+            return self.kept.result()
         with leased(self.kept.folder, self.hear):
             used = self.kept.used()
             deadline = Deadline.after(self.plan.budget, used + time.perf_counter() - self.began)
@@ -306,7 +302,7 @@ class _Solving:
     ) -> TrainedModel:
         """A network for as many epochs as its time allows."""
         folder = self.kept.folder / name
-        if ModelFolder(folder).plan_path.is_file():
+        if ModelFolder.is_at(folder):
             return resume_training(folder, on_event=self.hear, tensorboard=False, deadline=until)
         from initio.training.examples import examples_of
         from initio.training.machine import laid_out
@@ -403,7 +399,7 @@ class _Solving:
             notes=tuple(notes),
         )
         write_text(self.kept.folder / "README.md", solution.markdown())
-        write_record(self.kept.solution_path, solution)
+        write_record(self.kept.result_path, solution)
         return solution
 
     def _export(self, name: str, model: TrainedModel, deadline: Deadline, notes: list[str]) -> tuple[str, ...]:

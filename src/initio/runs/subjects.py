@@ -20,7 +20,7 @@ from initio.runs.evaluate import ModelEvaluation, load_evaluation
 from initio.runs.folders.ensemble import Ensemble, load_ensemble
 from initio.runs.folders.model import ModelFolder, TrainedModel, load_model
 from initio.runs.folders.run import RunFolder, RunPlan
-from initio.runs.folders.solution import SolveFolder, SolvePlan, SolveResult, load_solution
+from initio.runs.folders.solution import SolveFolder, SolvePlan, SolveResult
 from initio.scores.read import read_all, read_table
 from initio.scores.store import Store, find_store
 from initio.scores.table import ScoreTable
@@ -125,7 +125,7 @@ def _search(path: Path) -> Subject:
     result = run.result()
     home = _known(result.space)
     plan = None
-    if run.plan_path.is_file():
+    if run.started:
         plan = run.plan()
     return Subject(
         "", "search", result.space, home, _named(result.chosen), result, plan, tuple(run.clock()),
@@ -149,7 +149,8 @@ def _model(path: Path) -> Subject:
 
 def _solve(path: Path) -> Subject:
     """The search with what was trained after it."""
-    solution, run = load_solution(path), SolveFolder(path)
+    run = SolveFolder.open(path)
+    solution = run.result()
     networks = {name: load_model(path / name) for name in solution.parameters}
     return replace(
         _search(path / "search"), sort="solved task", task=run.plan(), solution=solution, networks=networks,
@@ -174,7 +175,7 @@ def _landscape(path: Path) -> Subject:
 
     result = load_landscape(path)
     places = (path / "training", Path(result.plan.trained))
-    kept = next((place for place in places if ModelFolder(place).plan_path.is_file()), None)
+    kept = next((place for place in places if ModelFolder.is_at(place)), None)
     around = Surroundings(result, *surfaces_of(path))
     if kept is not None:
         return replace(_model(kept), sort="landscape", around=around)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from initio.errors import InputError
 from initio.records import Architecture, decode, encode
 from initio.runs.folders.base import new_folder, write_record
 from initio.runs.folders.model import WHICH, ModelFolder, TrainedModel, TrainOutcome, TrainPlan
-from initio.runs.folders.run import RunFolder, find_architecture
+from initio.runs.folders.named import find_named
 from initio.searches.driver import versions
 from initio.searches.result import SearchResult
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
@@ -82,7 +82,8 @@ def train(
     from initio.training.recipes import make_recipe
     from initio.training.settings import MachineSettings
 
-    arch, home, source, searched = _named(architecture)
+    named = find_named(architecture)
+    arch, home, searched = named.architecture, named.space, named.searched
     if isinstance(recipe, str):
         recipe = make_recipe(recipe, **settings)
     else:
@@ -106,7 +107,7 @@ def train(
         machine=asdict(machine),
         fingerprint=examples_of(learned, recipe, seed, workers=machine.workers).fingerprint,
         tested=tested,
-        source=source,
+        source=str(named.place.absolute()) if named.place else None,
         searched=searched,
         scale=learned.scale,
         mean=learned.mean,
@@ -115,12 +116,8 @@ def train(
         skip_bad=skip_bad,
         versions=versions(),
     )
-    path = new_folder("train", arch.space, seed=seed) if folder is None else Path(folder)
-    kept = ModelFolder(path)
-    if resume and kept.plan_path.is_file():
-        _same(kept.plan(), plan)
-    else:
-        kept = ModelFolder.start(path, plan)
+    kept = ModelFolder(folder or new_folder("train", arch.space, seed=seed))
+    kept.begin(plan, resume=resume)
     return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
 
 
@@ -134,7 +131,7 @@ def resume_training(
     """Goes on with an interrupted training, with the arguments it was started with; a finished one is read."""
     from initio.training.settings import MachineSettings
 
-    kept = ModelFolder.open(Path(folder))
+    kept = ModelFolder.open(folder)
     plan = kept.plan()
     learned, _ = _data(plan.data, plan.skip_bad)
     machine = decode(MachineSettings, plan.machine)
@@ -162,7 +159,7 @@ class _TrainWork:
         if not kept.finished:
             with leased(self.folder, self._tell):
                 run_on(self.machine, self)
-        return TrainedModel(self.folder, self.plan, kept.outcome(), kept.epochs(), self.home)
+        return TrainedModel(self.folder, self.plan, kept.result(), kept.epochs(), self.home)
 
     def __call__(self, machine: PlainMachine) -> None:
         """The part of one process."""
@@ -263,7 +260,7 @@ class _Keeper:
             weights=weights,
             parameters=parameters,
         )
-        write_record(self.kept.outcome_path, outcome)
+        write_record(self.kept.result_path, outcome)
         self.kept.checkpoint_path.unlink(missing_ok=True)
 
 
@@ -280,21 +277,6 @@ def _log(folder: Path, epoch: TrainedEpoch) -> None:
 
 
 # --- what the arguments mean ----------------------------------------------------------------------------------------
-
-
-def _named(what: Architecture | SearchResult | str) -> tuple[Architecture, Space, str | None, str | None]:
-    """The architecture, its space, the run that chose it and the data that this looked at, if there is one."""
-    if isinstance(what, SearchResult):
-        return what.best, what.home or get_space(what.space), None, None
-    if isinstance(what, Architecture):
-        return what, get_space(what.space), None, None
-    arch, result = find_architecture(what)
-    if result is None:
-        return arch, get_space(arch.space), None, None
-    searched = None
-    if Path(what).is_dir():
-        searched = RunFolder.open(Path(what)).plan().data
-    return arch, get_space(arch.space), str(Path(what).absolute()), searched
 
 
 def _data(given: Dataset | str | None, skip_bad: bool) -> tuple[Dataset, str]:
@@ -369,13 +351,6 @@ def _check(home: Space, arch: Architecture, data: Dataset, network: NetworkSetti
             f"which halve them twice: take larger ones, or an mlp"
         )
     home.build(arch, network)
-
-
-def _same(planned: TrainPlan, now: TrainPlan) -> None:
-    for item in fields(TrainPlan):
-        before, after = getattr(planned, item.name), getattr(now, item.name)
-        if item.compare and before != after:
-            raise InputError(f"the training was started with {item.name} {before}, not {after}: give another folder")
 
 
 def _identity(plan: TrainPlan) -> str:

@@ -28,7 +28,7 @@ from initio.data.draw import generator
 from initio.errors import InputError
 from initio.records import Architecture, Scalar, later
 from initio.runs.evaluate import kept_aside
-from initio.runs.folders.base import read_record
+from initio.runs.folders.base import Folder, read_record
 from initio.runs.folders.model import TrainedModel, load_model
 from initio.runs.folders.run import option_words
 from initio.searches.ensembles import Candidate, DeltaBy, Sampling
@@ -57,7 +57,7 @@ class EnsemblePlan:
             times, droppath trains it once and lets it answer so many times with paths dropped at random.
         prior: what is taken to be likely before the data speak: all architectures the same (uniform), or those that the
             training-free ranking prefers; auto is the latter where scores of the space come with Initio.
-        sampling: of nesbs: svgd (SVGD-RD, with a δ) or mc (Monte Carlo).
+        sampling: of nesbs: svgd (SVGD-RD, with a δ) keeps members apart, mc (Monte Carlo) leaves that to chance.
         delta_by: how svgd finds its δ: the values of a grid in turn, or by Bayesian optimisation (bayes).
         candidates: ensembles that are compared, and for nes-rs and nes-re the size of their pools.
         temperature: what α is divided by before it is sampled; more is flatter.
@@ -183,45 +183,28 @@ class EnsembleOutcome:
     kind: ClassVar[str] = "ensemble"
 
 
-class EnsembleFolder:
+class EnsembleFolder(Folder[EnsemblePlan, EnsembleOutcome]):
     """Where an ensemble is made."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plan_path = folder / "ensemble.json"
-        self.search = folder / "search"
-        self.choice_path = folder / "choice.json"
-        self.predictions_path = folder / "predictions.npz"
-        self.result_path = folder / "result.json"
+    kind = "ensemble"
+    verb = "ensemble"
+    plan_name = "ensemble.json"
+    plan_type = EnsemblePlan
+    result_type = EnsembleOutcome
 
-    @classmethod
-    def open(cls, folder: str | Path) -> EnsembleFolder:
-        """An existing one."""
-        found = cls(Path(folder))
-        if not found.plan_path.is_file():
-            raise InputError(f"{str(folder)!r} is no ensemble: it has no ensemble.json")
-        return found
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__(folder)
+        self.search = self.folder / "search"
+        self.choice_path = self.folder / "choice.json"
+        self.predictions_path = self.folder / "predictions.npz"
 
     def member(self, number: int) -> Path:
         """The folder of a member, from 1."""
         return self.folder / "members" / str(number)
 
-    def plan(self) -> EnsemblePlan:
-        """What was asked."""
-        return read_record(EnsemblePlan, self.plan_path)
-
     def choice(self) -> Choice:
         """The members."""
         return read_record(Choice, self.choice_path)
-
-    def outcome(self) -> EnsembleOutcome:
-        """What came out."""
-        if not self.result_path.is_file():
-            raise InputError(
-                f"the ensemble {str(self.folder)!r} is not finished: "
-                f"go on with `initio ensemble --resume {quote(str(self.folder))}`"
-            )
-        return read_record(EnsembleOutcome, self.result_path)
 
 
 @dataclass(frozen=True)
@@ -291,7 +274,7 @@ class Ensemble:
 def load_ensemble(folder: str | Path) -> Ensemble:
     """A finished ensemble: `initio.load_ensemble("e1").build()`."""
     kept = EnsembleFolder.open(folder)
-    outcome = kept.outcome()
+    outcome = kept.result()
     return Ensemble(kept.folder, kept.plan(), kept.choice(), outcome)
 
 

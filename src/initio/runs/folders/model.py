@@ -21,15 +21,14 @@ import io
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, to_json
+from initio.records import Architecture, Scalar, decode
 from initio.report.terminal import columns
-from initio.runs.folders.base import read_lines, read_record
+from initio.runs.folders.base import Folder, read_lines
 from initio.spaces import NetworkSettings, Space, get_space
-from initio.system.files import fresh_folder, whole_file, write_text
+from initio.system.files import whole_file
 
 if TYPE_CHECKING:
     from torch import nn
@@ -101,50 +100,20 @@ class TrainOutcome:
     kind: ClassVar[str] = "trained network"
 
 
-class ModelFolder:
+class ModelFolder(Folder[TrainPlan, TrainOutcome]):
     """A folder that a training writes to, one epoch at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plan_path = folder / "train.json"
-        self.checkpoint_path = folder / "checkpoint.pt"
-        self.epochs_path = folder / "epochs.jsonl"
-        self.outcome_path = folder / "trained.json"
+    kind = "training"
+    verb = "train"
+    plan_name = "train.json"
+    result_name = "trained.json"
+    plan_type = TrainPlan
+    result_type = TrainOutcome
 
-    @classmethod
-    def start(cls, folder: Path, plan: TrainPlan) -> ModelFolder:
-        """A new training; an existing one is never overwritten."""
-        made, text = cls(folder), to_json(plan, indent=2) + "\n"
-        go_on = f", or go on with `initio train --resume {quote(str(folder))}`" * made.plan_path.is_file()
-        fresh_folder(folder, go_on)
-        write_text(made.plan_path, text)
-        return made
-
-    @classmethod
-    def open(cls, folder: Path) -> ModelFolder:
-        """An existing training."""
-        found = cls(folder)
-        if not found.plan_path.is_file():
-            raise InputError(f"{str(folder)!r} is not a training: it has no train.json; make one by `initio train`")
-        return found
-
-    @property
-    def finished(self) -> bool:
-        """Whether something came out."""
-        return self.outcome_path.is_file()
-
-    def plan(self) -> TrainPlan:
-        """What was asked, as `start` wrote it."""
-        return read_record(TrainPlan, self.plan_path)
-
-    def outcome(self) -> TrainOutcome:
-        """What came out; an unfinished training says how to finish it."""
-        if not self.finished:
-            raise InputError(
-                f"the training {str(self.folder)!r} is not finished: "
-                f"go on with `initio train --resume {quote(str(self.folder))}`"
-            )
-        return read_record(TrainOutcome, self.outcome_path)
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__(folder)
+        self.checkpoint_path = self.folder / "checkpoint.pt"
+        self.epochs_path = self.folder / "epochs.jsonl"
 
     def epochs(self) -> tuple[TrainedEpoch, ...]:
         """The epochs so far."""
@@ -268,5 +237,5 @@ class TrainedModel:
 
 def load_model(folder: str | Path) -> TrainedModel:
     """A finished training: `initio.load_model("t1").build()`."""
-    found = ModelFolder.open(Path(folder))
-    return TrainedModel(found.folder, found.plan(), found.outcome(), found.epochs())
+    found = ModelFolder.open(folder)
+    return TrainedModel(found.folder, found.plan(), found.result(), found.epochs())

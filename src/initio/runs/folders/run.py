@@ -23,21 +23,19 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 from initio.errors import InputError
-from initio.records import Architecture, Scalar, decode, from_json, later, to_json
+from initio.records import Architecture, Scalar, decode, later
 from initio.runs.budget import TrainingSizes
-from initio.runs.folders.base import add_record, read_lines, read_record, write_record
-from initio.runs.folders.model import ModelFolder
+from initio.runs.folders.base import Folder, add_record, read_lines, read_record, write_record
 from initio.searches import find_search, name_today
 from initio.searches.base import SearchStep, decode_step, encode_step
 from initio.searches.limits import Limits
 from initio.searches.result import SearchResult
-from initio.spaces import NetworkSettings, Space, get_space, parse
-from initio.system.files import fresh_folder, read_text, write_text
+from initio.spaces import NetworkSettings, Space, get_space
+from initio.system.files import write_text
 
-R = TypeVar("R")
 NONE: Mapping[Scalar, str] = {None: "none"}  # as it is typed
 
 
@@ -106,45 +104,36 @@ class Clock:
     seconds: float
 
 
-class RunFolder:
+class RunFolder(Folder[RunPlan, SearchResult]):
     """A folder that a search writes to, one step at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plan_path = folder / "run.json"
-        self.steps_path = folder / "steps.jsonl"
-        self.latency_path = folder / "latency.jsonl"
-        self.clock_path = folder / "clock.jsonl"
-        self.ticks_path = folder / "ticks.jsonl"
-        self.sizes_path = folder / "sizes.json"
-        self.result_path = folder / "result.json"
+    kind = "run"
+    verb = "search"
+    plan_name = "run.json"
+    plan_type = RunPlan
+    result_type = SearchResult
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__(folder)
+        self.steps_path = self.folder / "steps.jsonl"
+        self.latency_path = self.folder / "latency.jsonl"
+        self.clock_path = self.folder / "clock.jsonl"
+        self.ticks_path = self.folder / "ticks.jsonl"
+        self.sizes_path = self.folder / "sizes.json"
 
     @classmethod
-    def start(cls, folder: Path, plan: RunPlan) -> RunFolder:
-        """A new run; an existing one is never overwritten."""
-        run, text = cls(folder), to_json(plan, indent=2) + "\n"  # what is not JSON is refused before there is a folder
-        fresh_folder(folder, ", or resume the run that is in it" * run.plan_path.is_file())
-        write_text(run.plan_path, text)
-        return run
-
-    @classmethod
-    def open(cls, folder: Path) -> RunFolder:
-        """An existing run."""
+    def open(cls, folder: str | Path) -> Self:
+        """An existing run; its result is enough."""
         run = cls(folder)
-        if not (run.plan_path.is_file() or run.result_path.is_file()):
+        if not (run.started or run.finished):
             raise InputError(
                 f"{str(folder)!r} is not a run: it has neither run.json nor result.json; start the search anew"
             )
         return run
 
-    @property
-    def finished(self) -> bool:
-        """Whether it has a result."""
-        return self.result_path.is_file()
-
     def plan(self) -> RunPlan:
-        """What was asked, as `start` wrote it; the search has the name of today."""
-        plan = read_record(RunPlan, self.plan_path)
+        """What was asked; the search has the name of today."""
+        plan = super().plan()
         return replace(plan, method=name_today(plan.method, plan.settings))
 
     def steps(self, kinds: Sequence[type[SearchStep]]) -> list[SearchStep]:
@@ -205,15 +194,6 @@ class RunFolder:
             save_picture(cells, self.folder / f"cell.{suffix}")
         write_record(self.result_path, result)
 
-    def result(self) -> SearchResult:
-        """What was chosen; an unfinished run says how to finish it."""
-        if not self.finished:
-            raise InputError(
-                f"the run {str(self.folder)!r} is not finished: "
-                f"go on with `initio search --resume {quote(str(self.folder))}`"
-            )
-        return read_record(SearchResult, self.result_path)
-
 
 def option_words(values: Mapping[str, Scalar]) -> str:
     """Options as they are typed.
@@ -271,36 +251,4 @@ def typed(notation: str) -> str:
 
 def load(folder: str | Path) -> SearchResult:
     """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
-    return RunFolder.open(Path(folder)).result()
-
-
-def find_architecture(text: str) -> tuple[Architecture, SearchResult | None]:
-    """What a user names: a notation, a published cell, a file with one of these, a run or a trained network.
-
-    And the result of a run.
-    """
-    path = Path(text)
-    try:
-        is_folder, is_file = text != "" and path.is_dir(), path.is_file()
-    except (OSError, ValueError):  # too long for a path: a notation
-        is_folder = is_file = False
-    if not (is_folder or is_file):
-        return parse(text), None
-    if is_folder and ModelFolder(path).plan_path.is_file():
-        return ModelFolder(path).plan().architecture, None
-    if is_folder:
-        result = load(path)
-        return result.best, result
-    content = read_text(path)
-    if '"search result"' in content:
-        result = from_json(SearchResult, content, where=str(path))
-        return result.best, result
-    try:
-        return parse(content), None
-    except InputError as error:
-        raise InputError(f"{str(path)!r}: {error}") from None
-
-
-def classes_of(result: SearchResult | None) -> int:
-    """Of the data that a run searched on; the usual number where there is no run or it knows of none."""
-    return (result.facts.classes if result else None) or NetworkSettings.classes
+    return RunFolder.open(folder).result()

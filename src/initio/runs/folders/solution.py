@@ -18,17 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import ClassVar, TypeVar
 
 from initio.data.look import DataReport
-from initio.errors import InputError
 from initio.records import later
 from initio.report.terminal import columns
-from initio.runs.folders.base import read_record, write_record
+from initio.runs.folders.base import Folder, read_record, write_record
 from initio.runs.folders.run import limit_words, option_words, time_word
 from initio.searches.limits import Limits
-from initio.system.files import add_line, fresh_folder, whole_lines
+from initio.system.files import add_line, whole_lines
 
 T = TypeVar("T")
 
@@ -228,24 +226,19 @@ def verdict(name: str, found: HeldOutScore, other: HeldOutScore) -> str:
     return f"the found network does not beat the {name}: {-gain:.2f} points less{chance}"
 
 
-class SolveFolder:
+class SolveFolder(Folder[SolvePlan, SolveResult]):
     """A folder that `solve` writes to, stage by stage."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plan_path = folder / "solve.json"
-        self.clock_path = folder / "clock.txt"
-        self.solution_path = folder / "solution.json"
+    kind = "solved task"
+    verb = "solve"
+    plan_name = "solve.json"
+    result_name = "solution.json"
+    plan_type = SolvePlan
+    result_type = SolveResult
 
-    def start(self, plan: SolvePlan) -> None:
-        """A new run; an existing one is never overwritten."""
-        go_on = f", or go on with `initio solve --resume {quote(str(self.folder))}`" * self.plan_path.is_file()
-        fresh_folder(self.folder, go_on)
-        write_record(self.plan_path, plan)
-
-    def plan(self) -> SolvePlan:
-        """What was asked."""
-        return read_record(SolvePlan, self.plan_path)
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__(folder)
+        self.clock_path = self.folder / "clock.txt"
 
     def used(self) -> float:
         """Seconds of work so far; a line that is no number was not written by us and counts nothing."""
@@ -264,13 +257,3 @@ class SolveFolder:
         found = make()
         write_record(path, found)
         return found
-
-
-def load_solution(folder: str | Path) -> SolveResult:
-    """What came out of a finished run."""
-    run = SolveFolder(Path(folder))
-    if not run.solution_path.is_file():
-        raise InputError(
-            f"the run {str(folder)!r} is not finished: go on with `initio solve --resume {quote(str(folder))}`"
-        )
-    return read_record(SolveResult, run.solution_path)

@@ -10,52 +10,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from initio.errors import InputError
 from initio.records import decode, encode
-from initio.runs.folders.base import add_record, read_lines, read_record, write_record
+from initio.runs.folders.base import Folder, add_record, read_lines, write_record
 from initio.system.executors import DEATHS, LostTasksError, executor_for
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
-Plan = TypeVar("Plan")
+P = TypeVar("P")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class StudyFolder:
+class StudyFolder(Folder[P, R]):
     """Where a study keeps what it has."""
 
-    folder: Path
+    kind = "study"
+    plan_name = "plan.json"
 
     @property
-    def plan_path(self) -> Path:
-        """What was asked."""
-        return self.folder / "plan.json"
-
-    @property
-    def result_path(self) -> Path:
-        """What came out."""
-        return self.folder / "result.json"
-
-    def begin(self, plan: Any) -> None:
-        """Starts a study, or goes on with the same one; of another one in the folder it says what differs."""
-        if not self.plan_path.is_file():
-            if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-                raise InputError(f"{str(self.folder)!r} holds something else than a study: give another folder")
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_record(self.plan_path, plan)
-            return
-        before = read_record(type(plan), self.plan_path)
-        for item in fields(plan):
-            was, now = getattr(before, item.name), getattr(plan, item.name)
-            if item.compare and was != now:
-                raise InputError(
-                    f"the study in {str(self.folder)!r} was begun with {item.name} {was}, not {now}: "
-                    f"give another folder, or ask the same to go on"
-                )
+    def go_on(self) -> str:
+        """By the same call."""
+        return "ask the same again, and it goes on"
 
     def answers(
         self,
@@ -89,12 +66,6 @@ class StudyFolder:
             ) from None
         return [found[number] for number in range(len(tasks))]
 
-    def result(self, kind: type[Answer]) -> Answer:
-        """What it came to."""
-        if not self.result_path.is_file():
-            raise InputError(f"the study in {str(self.folder)!r} is not finished: ask the same again, and it goes on")
-        return read_record(kind, self.result_path)
-
-    def finish(self, result: Any) -> None:
+    def finish(self, result: R) -> None:
         """Writes the result; it comes last and says that all is there."""
         write_record(self.result_path, result)
