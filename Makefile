@@ -26,6 +26,7 @@ studies: .venv/ready       ## measured claims: ratios, memory, counts
 
 docs: .venv/ready          ## rewrite the generated pages, then build the site into site/
 	$(BIN)/python -m initio.cli.reference > docs/cli.md
+	$(BIN)/python -m initio.cli.completion > src/initio/cli/parts.json
 	$(BIN)/initio show darts_v2 --out docs/images/darts_v2.svg
 	$(MAKE) site
 

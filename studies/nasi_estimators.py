@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from initio.autodiff.work import executor_for
 from initio.searches import Problem
 from initio.searches.base import decode_step, encode_step
 from initio.searches.methods.nasi_fit import Measured, NasiFit, TraceFit
 from initio.searches.models.additive import design, regress, sharing
 from initio.searches.traces import log, penalised
 from initio.spaces import get_space
-from initio.system.executors import Executor, executor_for
+from initio.system.executors import Executor
 from initio.system.files import add_line, whole_lines
 from studies.nasi_quality import MODES, PUBLISHED, Table, digest, problem_of, table_of
 

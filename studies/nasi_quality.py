@@ -26,6 +26,7 @@ from random import Random
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
+from initio.autodiff.work import executor_for
 from initio.errors import InputError
 from initio.networks.cost import count
 from initio.records import Architecture
@@ -37,7 +38,7 @@ from initio.searches.problem import climb
 from initio.searches.traces import whole_trace
 from initio.spaces import NB101, GraphSpace, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.system.executors import Executor, executor_for
+from initio.system.executors import Executor
 from initio.system.files import add_line, whole_lines
 from initio.tables.nb301 import EPOCHS, Surrogate
 

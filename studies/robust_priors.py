@@ -34,12 +34,12 @@ from typing import cast
 import numpy as np
 
 import initio
+from initio.autodiff.work import executor_for
 from initio.errors import InputError
 from initio.records import Architecture, Query
 from initio.runs.bench import BenchSetup
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, QuerySearch, Trained, drive, find_search
-from initio.system.executors import executor_for
 from initio.system.files import add_line, whole_lines
 
 TABLES = ("nb201/c10", "nb201/c100", "nb201/in16", "nb101/c10", "nb301/c10")

@@ -21,6 +21,7 @@ from random import Random
 import numpy as np
 import torch
 
+from initio.autodiff.work import executor_for
 from initio.records import Architecture
 from initio.runs.search import make_problem, make_search, search
 from initio.searches import Problem, SearchResult
@@ -29,7 +30,6 @@ from initio.searches.models.additive import design, regress
 from initio.searches.problem import climb
 from initio.spaces import DARTS, NB101, get_space
 from initio.spaces.nb1shot1 import NB1Shot1Space
-from initio.system.executors import executor_for
 from initio.tables.nb301 import EPOCHS, Surrogate
 from studies.nasi_darts import RANDOM, percentile
 from studies.nasi_quality import Table, digest, nb1shot1_table, nb201_table

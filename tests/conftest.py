@@ -1,10 +1,13 @@
 """Settings of the whole suite: the same examples in every run, and no deadline on a machine that others share."""
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from initio.system.executors.cluster import local_cluster
 
 NUMBERS = count()
 settings.register_profile("initio", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -18,6 +21,13 @@ def pytest_report_header() -> str:
     if (found := postgres_programs()) is None:
         return "stores: SQLite alone, as PostgreSQL is not installed"
     return f"stores: SQLite, and PostgreSQL in {found}"
+
+
+@pytest.fixture(scope="session")
+def scheduler() -> Iterator[str]:
+    """The address of a cluster for all: two workers of this machine, which are started again when they die."""
+    with local_cluster(2) as local:
+        yield local.scheduler_address
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,9 @@
 Torch's own fake tensors know shapes and devices and no numbers, so that nothing which looks at a number can run on
 them, and without CUDA torch differentiates nothing that says `cuda`. These have numbers, and say `meta`, a device that
 every torch knows. An operation on tensors of both devices is an error, as on a real GPU; so is a result that is read
-without having been moved. Whatever is made without a device is on the CPU and cannot meet the rest. `torch.tensor(..., device=...)` does not tell
-whoever listens where its tensor goes, so the source writes `torch.tensor(...).to(...)` where a test is to follow it.
+without having been moved. Whatever is made without a device is on the CPU and cannot meet the rest.
+`torch.tensor(..., device=...)` does not tell whoever listens where its tensor goes, so the source writes
+`torch.tensor(...).to(...)` where a test is to follow it.
 """
 
 from __future__ import annotations

@@ -28,12 +28,20 @@ def one_line(message: str) -> str:
     >>> one_line("there is no store 'postgresql//ada:s3cret@db/scores'")
     "there is no store 'postgresql//ada:...@db/scores'"
     """
-    secret = r"(//[^\s/:@'\"]{0,99}:)(?!PASSWORD@)[^\s'\"]{0,99}@"  # bounded: a file may have put anything there
-    message = re.sub(secret, r"\1...@", message)
-    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), message)
+    text = re.sub(r"[^ -~]", lambda found: _visible(found[0]), without_passwords(message))
     if len(text) > LONGEST:  # the end says where to read on
         text = f"{text[: LONGEST - 100]} ... {text[-95:]}"
     return text
+
+
+def without_passwords(text: str) -> str:
+    """The same, with dots where addresses have a password.
+
+    >>> without_passwords("postgresql://ada:s3cret@db/scores?password=s3cret&sslmode=require")
+    'postgresql://ada:...@db/scores?password=...&sslmode=require'
+    """
+    text = re.sub(r"(//[^\s/:@'\"]{0,99}:)(?!PASSWORD@)\S{0,99}@", r"\1...@", text)  # bounded: a file
+    return re.sub(r"(?i)(\bpassword=)[^\s'\"&]{1,99}", r"\1...", text)  # may have put anything there
 
 
 def _visible(character: str) -> str:

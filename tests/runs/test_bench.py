@@ -35,6 +35,7 @@ from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.ranking import ZeroCost
 from initio.searches.methods.rsps import Rsps
 from initio.spaces import DARTS, NB201
+from initio.system.leases import leased
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,21 @@ def test_the_same_whatever_the_workers_and_after_a_crash(setup: BenchSetup, tmp_
     again = run_all(setup, searches, range(2), journal=torn, on_outcome=ran.append)
     assert _known(again) == _known(whole)
     assert 0 < len(ran) < 6
+
+
+def test_two_benches_never_work_in_one_folder(
+    setup: BenchSetup, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also two that compare different things, as their tables have the same names."""
+    command = ["bench", "nb201", "--search", "random", "--seeds", "1", "--data", str(folder), "--out", str(tmp_path)]
+    with leased(tmp_path):
+        assert main(command) == 2
+        with pytest.raises(InputError, match="is working on .*: wait for it, or end it"):
+            run_all(setup, {"rea": RegularisedEvolution()}, range(1), journal=tmp_path / "j")
+    assert "is working on" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert run_all(setup, {"rea": RegularisedEvolution()}, range(1), journal=tmp_path / "j")
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
 
 
 def _known(outcomes: list[Outcome]) -> list[dict[str, object]]:

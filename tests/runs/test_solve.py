@@ -26,8 +26,8 @@ from initio.runs.folders.solution import NAMES, HeldOutScore, SolveFolder, Solve
 from initio.runs.pages import sections, summary
 from initio.runs.solve import resume_solve, solve
 from initio.runs.subjects import read_folder
-from tests.runs.printed import printed
 from tests.copies import killed_once, needs_copies
+from tests.runs.printed import printed
 
 TIME = 16  # seconds
 

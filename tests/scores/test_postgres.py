@@ -6,10 +6,12 @@ from pathlib import Path
 from threading import Barrier
 from urllib.parse import quote
 
+import psycopg
 import pytest
 
 from initio import Evaluation, InputError
 from initio.cli import main
+from initio.scores.database import STORE_VERSION
 from initio.scores.postgres import ALIVE, address
 from initio.scores.store import Store, find_store
 from studies.servers import PASSWORD, USER, PostgresServer, postgres_programs, postgres_server
@@ -106,8 +108,6 @@ def test_a_wrong_password_and_a_database_that_is_not_there(postgres: PostgresSer
 
 
 def test_a_schema_of_someone_else(databases: list[str]) -> None:
-    import psycopg
-
     url = emptied(databases[0])
     with psycopg.connect(url) as connection:
         connection.execute("CREATE SCHEMA initio")
@@ -184,6 +184,34 @@ def test_who_may_only_read(databases: list[str]) -> None:
         store.put([score()])
     with Store(url, read_only=True) as store, pytest.raises(InputError, match="can only be read"):
         store.put([score(seed=1)])
+
+
+def test_commands_end_with_one_sentence_and_nothing_is_lost(
+    postgres: PostgresServer, databases: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = emptied(databases[0])
+    with Store(url) as store:
+        store.put([score()])
+        store._db.set_version(STORE_VERSION + 1)
+    said = {
+        url: f"has version {STORE_VERSION + 1}, this Initio reads up to {STORE_VERSION}: install a newer Initio or use",
+        postgres.url("store0", password="s3cret"): "refuses this user: the name or the password is wrong",
+        "postgresql://ada:s3cret@127.0.0.1:1/scores": "cannot be reached",
+        "postgresql://ada:s3/cret@db/scores": "the address of the store cannot be read",
+    }
+    for place, sentence in said.items():
+        for command in (["score", "nb201", "--sample", "2", "--metrics", "params", "--store"], ["store", "info"]):
+            assert main([*command, place]) == 2
+            told = capfd.readouterr()
+            assert told.out == ""
+            assert told.err.startswith("initio: ")
+            assert told.err.count("\n") == 1
+            assert sentence in told.err
+            assert not any(secret in told.err for secret in [*SECRETS, "s3cret", "cret@"])
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE initio.store SET version = %s", [STORE_VERSION])
+    with Store(url, read_only=True) as store:
+        assert len(store) == 1
 
 
 @pytest.mark.skipif(postgres_programs() is None, reason="PostgreSQL is not installed: there is no server to stop")

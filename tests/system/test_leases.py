@@ -15,6 +15,7 @@ import pytest
 from initio.errors import InputError
 from initio.system import leases
 from initio.system.leases import NAME, Holder, leased
+from initio.system.tasks import AbandonedError, as_task
 
 HOLD = "import sys, time; from pathlib import Path; from initio.system.leases import leased\n"
 HOLD += "with leased(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
@@ -129,6 +130,37 @@ def test_ctrl_c_stays_ctrl_c(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), leased(tmp_path):
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_task_waits_for_a_living_holder_which_may_be_its_orphan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, over, told = threading.Event(), threading.Event(), list[str]()
+
+    def hold() -> None:
+        with leased(tmp_path):
+            inside.set()
+            over.wait(60)
+
+    def ending() -> bool:  # asked while the task waits
+        over.set()
+        return True
+
+    orphan = threading.Thread(target=hold)
+    orphan.start()
+    inside.wait(60)
+    with as_task(lambda: False), pytest.raises(AbandonedError), leased(tmp_path):
+        pytest.fail("nobody waits for this one")
+    monkeypatch.setattr(leases, "PATIENCE", 0.1)
+    with as_task(), pytest.raises(InputError, match="is working on"), leased(tmp_path):
+        pytest.fail("two are inside")
+    monkeypatch.undo()
+    with as_task(ending), leased(tmp_path, told.append):
+        assert over.is_set()
+    orphan.join()
+    assert len(told) == 1
+    assert "waiting for process" in told[0]
 
 
 @pytest.mark.usefixtures("quick")

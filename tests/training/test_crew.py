@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from initio.autodiff.work import executor_for
 from initio.data import Dataset
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
 from initio.system.clock import Deadline, OutOfTimeError
-from initio.system.executors import Processes, executor_for
+from initio.system.executors import Processes
 from initio.training.crew import TrainingCrew
 from tests.searches.asking import ask, asking
 from tests.training.cases import MLP, PERCEPTRON, answers, training

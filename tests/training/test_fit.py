@@ -16,6 +16,7 @@ from initio.data import Dataset, load
 from initio.networks.operations import DropPath
 from initio.records import Query
 from initio.spaces import NetworkSettings, get_space
+from initio.system.tasks import AbandonedError, as_task
 from initio.training import TrainedEpoch, Training, TrainingProgress, TrainingSettings
 from initio.training.examples import HeldExamples, examples_of
 from initio.training.fit import LeanSgd, fit
@@ -36,6 +37,15 @@ def test_longer_is_better_and_a_query_says_how_long(digits: Dataset) -> None:
     assert short.value < long.value
     assert trainer(Query(PERCEPTRON)) != trainer(Query(PERCEPTRON, 1))
     assert trainer(Query(PERCEPTRON)).value == trainer(Query(PERCEPTRON, 2)).value
+
+
+def test_a_training_that_nobody_waits_for_ends_at_once(digits: Dataset) -> None:
+    """Of a client that was killed, in a worker that was not."""
+    updates: list[TrainingProgress] = []
+    trainer = replace(training(digits), on_progress=updates.append)
+    with as_task(lambda: len(updates) < 2), pytest.raises(AbandonedError):
+        trainer(Query(PERCEPTRON))
+    assert len(updates) == 2
 
 
 def test_sgd_is_that_of_the_formula() -> None:

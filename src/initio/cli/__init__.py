@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
-from datetime import UTC, datetime
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from initio.cli.logs import PROGRAM, json_lines, say
 from initio.cli.units import BEGAN
 from initio.errors import InputError, did_you_mean, one_line
 from initio.plugins import look_here
@@ -75,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         stack.callback(BEGAN.reset, began)
         if is_typed(words, "--log-json"):
-            stack.enter_context(redirect_stderr(JsonLines(sys.stderr)))
+            stack.enter_context(json_lines())
         return _ended(words)
 
 
@@ -212,31 +211,6 @@ def is_typed(argv: Sequence[str], *names: str) -> bool:
     return not set(names).isdisjoint(argv[:end])
 
 
-class JsonLines(io.TextIOBase):
-    """Writes every line as JSON with its time: `{"time": ..., "level": "info", "message": ...}`."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.rest = stream, ""
-
-    def write(self, text: str) -> int:
-        """Keeps what is no whole line yet."""
-        *lines, self.rest = (self.rest + text).split("\n")
-        for line in filter(str.strip, lines):
-            level = {True: "error", False: "info"}[line.startswith("initio: ")]
-            now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            entry = {"time": now, "level": level, "message": line.removeprefix("initio: ")}
-            self.stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        return len(text)
-
-    def flush(self) -> None:
-        """At once, as a log is read while it is written."""
-        self.stream.flush()
-
-    def fileno(self) -> int:
-        """Of what is behind it."""
-        return self.stream.fileno()
-
-
 # --- output that never fails ------------------------------------------------------------------------------------------
 
 
@@ -249,9 +223,8 @@ def _open_streams() -> None:
 
 def _end(message: str, code: int) -> int:
     """Says the last sentence if anybody listens, and keeps Python from complaining at exit that nobody does."""
-    with suppress(OSError):
-        if message:
-            print(f"initio: {one_line(message)}", file=sys.stderr, flush=True)
+    if message:
+        say(f"{PROGRAM}{one_line(message)}", exit_code=code)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

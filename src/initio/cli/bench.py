@@ -7,7 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,6 +16,7 @@ from initio.autodiff.devices import apart, find_device
 from initio.cli.progress import Reporter
 from initio.cli.units import names, number, pairs, print_json
 from initio.errors import InputError
+from initio.scores.database import store_name
 from initio.system.files import write_text
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class BenchCommand:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     SHARED: ClassVar[tuple[str, ...]] = ("metric", "k", "size")  # given to every search that has them
+    OWN: ClassVar[tuple[str, ...]] = ("images",)  # of te-nas it is a number, and stays its default
 
     @classmethod
     def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
@@ -104,14 +106,18 @@ class BenchCommand:
             raise InputError(f"--seeds must be at least 1, not {self.seeds}")
         setup, searches = self.setup(), self.searches()
         folder = Path(self.out or Path("runs") / self._stem())
-        same = (setup, searches, *apart(setup.device).values())  # another command starts another journal
+        public = replace(setup, store=self._store_name())  # a password is no part of what is compared
+        same = (public, searches, *apart(setup.device).values())  # another command starts another journal
         key = hashlib.sha256(repr(same).encode()).hexdigest()[:8]
         journal = folder / f"unfinished-{key}.jsonl"
         with Reporter() as reporter:
             count = reporter.counter("runs", len(searches) * self.seeds)
             outcomes = run_all(
                 setup, searches, range(self.seeds), workers=self.workers, cluster=self.cluster, journal=journal,
-                on_outcome=lambda outcome: count(f"{outcome.search}: {outcome.validation:.2f}"),
+                on_outcome=lambda one: count(
+                    f"{one.search}: {one.validation:.2f}", search=one.search, seed=one.seed, validation=one.validation
+                ),
+                on_note=reporter.note,
             )  # fmt: skip
         rows = summarise(outcomes)
         title = self._title(setup, searches)
@@ -198,13 +204,19 @@ class BenchCommand:
                     break
         return list(dict.fromkeys(found))
 
+    def _store_name(self) -> str | None:
+        """Without a password: it is a part of the folder's name."""
+        if self.store is None:
+            return None
+        return store_name(self.store)
+
     def _stem(self) -> str:
         parts = [Path(self.table).stem, self.dataset, *self.search, *self.metric, f"{self.k or ''}"]
         parts += [f"{name}{value}" for name, value in self.settings.items()]
         if self.epochs is not None:
             parts.append(f"{self.epochs}epochs")
         parts += apart(self.setup().device).values()
-        parts += [Path(self.store or "").stem, (self.where or "").replace("=", "")]
+        parts += [Path(self._store_name() or "").stem, (self.where or "").replace("=", "")]
         if self.seconds is not None:
             parts.append(f"{self.seconds:g}s")
         elif self.queries:

@@ -17,7 +17,7 @@
 A command whose options depend on others (`--method`) has a class method `parts`: it is told the values of the others,
 and names the dataclasses whose fields are options too. What is given of those reaches the command as its field
 `settings`. For the help, `parts` is told only what was given. A field of a part that is named in `SHARED` is no option:
-the command has one of that name.
+the command has one of that name; nor is one in `OWN`, whose name means something else to the command.
 """
 
 from __future__ import annotations
@@ -283,9 +283,9 @@ def merged(command: type[Any], *more: type[Any], prog: str = "initio") -> dict[s
 
 
 def _options_of_part(part: type[Any], command: type[Any]) -> dict[str, Option]:
-    """Those that the command does not share with its parts."""
-    shared = getattr(command, "SHARED", ())
-    return {name: option for name, option in options_of(part).items() if name not in shared}
+    """Those whose names the command does not have."""
+    taken = {*getattr(command, "SHARED", ()), *getattr(command, "OWN", ())}
+    return {name: option for name, option in options_of(part).items() if name not in taken}
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:
@@ -334,7 +334,7 @@ def parse(command: type[Any], argv: Sequence[str], prog: str = "initio") -> Any:
         raise InputError(f"{error} (see {prog} --help)") from None
     if typed.asks("print_config"):
         off = {name: "none" for name, value in given.items() if value is None}
-        print(to_toml(defaults(command) | given | off), end="")
+        print(shown_settings(defaults(command) | given | off), end="")
         return None
     return _made(command, given)
 
@@ -463,6 +463,31 @@ def read_toml(path: str) -> dict[str, Any]:
         if isinstance(value, dict):
             raise InputError(f"{path!r} has a section {name!r}: write the options of one command, without sections")
     return {name.replace("-", "_"): value for name, value in document.items()}
+
+
+def shown_settings(values: Mapping[str, Any]) -> str:
+    """The same as `to_toml`, but for passwords, which are nobody's to see.
+
+    >>> print(shown_settings({"store": "postgresql://ada:s3cret@db/scores"}), end="")
+    # without the password of the store, which PGPASSWORD or ~/.pgpass may hold
+    store = "postgresql://ada@db/scores"
+    """
+    public = {name: _public(value) for name, value in values.items()}
+    note = "# without the password of the store, which PGPASSWORD or ~/.pgpass may hold\n"
+    return note * (public != values) + to_toml(public)
+
+
+def _public(value: Any) -> Any:
+    """The address of a server without its password; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_public, value))
+    if not isinstance(value, str) or "//" not in value:
+        return value
+    kind, slashes, rest = value.partition("//")
+    login, at, host = rest.rpartition("@")  # a password may have anything in it
+    host, mark, more = host.partition("?")
+    kept = [setting for setting in more.split("&") if not setting.lower().startswith("password=")]
+    return f"{kind}{slashes}{login.partition(':')[0]}{at}{host}" + f"{mark}{'&'.join(kept)}" * any(kept)
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

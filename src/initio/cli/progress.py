@@ -6,12 +6,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
+from initio.cli.logs import say
 from initio.cli.units import duration, tell_record
 from initio.records import Architecture
 from initio.spaces import Space
@@ -51,8 +52,8 @@ class Reporter:
         if self.bars is not None:
             self.bars.stop()
 
-    def show(self, task: str, done: int, total: int | None = None, text: str = "") -> None:
-        """Takes note of how far a task is."""
+    def show(self, task: str, done: int, total: int | None = None, text: str = "", **facts: Any) -> None:
+        """Takes note of how far a task is; the facts are what the text says, for a log."""
         now = time.monotonic()
         self.began.setdefault(task, (now, done))
         ends_what_was_shown = done == total and task in self.tasks
@@ -62,31 +63,38 @@ class Reporter:
         state = self.state(task, done, total, text)
         if self.bars is None:
             self.tasks[task] = None
-            _say(f"{task}: {state}")
+            left = self.seconds_left(task, done, total)
+            say(f"{task}: {state}", task=task, done=done, total=total, seconds_left=left, **facts)
             return
         bar = self.tasks.get(task)
         if bar is None:
             bar = self.tasks[task] = self.bars.add_task(task, total=total, text="")
         self.bars.update(bar, completed=done, total=total, text=state, refresh=True)
 
-    def counter(self, task: str, total: int) -> Callable[[str], None]:
-        """Shows a task one further with each call."""
+    def counter(self, task: str, total: int) -> Callable[..., None]:
+        """Shows a task one further with each call, which takes a text and facts."""
         numbers = count(1)
-        return lambda text: self.show(task, next(numbers), total, text)
+        return lambda text, **facts: self.show(task, next(numbers), total, text, **facts)
+
+    def seconds_left(self, task: str, done: int, total: int | None) -> float | None:
+        """As long as what was done until now tells; None where it does not."""
+        start, first = self.began[task]
+        if total is None or done <= first:
+            return None
+        return (time.monotonic() - start) / (done - first) * (total - done)
 
     def state(self, task: str, done: int, total: int | None, text: str = "") -> str:
         """How far, how much longer, and what there is to say."""
-        start, first = self.began[task]
         parts = [f"{done:,}" if total is None else f"{done:,} of {total:,}"]
-        if total is not None and done > first:
-            left = (time.monotonic() - start) / (done - first) * (total - done)
+        left = self.seconds_left(task, done, total)
+        if left is not None:
             parts.append(f"{duration(left)} left")
         return ", ".join(filter(None, [*parts, text]))
 
-    def note(self, sentence: str) -> None:
+    def note(self, sentence: str, **facts: Any) -> None:
         """Something that the user should know, and that stays."""
         if self.bars is None:
-            _say(sentence)
+            say(sentence, **facts)
         else:
             self.bars.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
@@ -95,7 +103,8 @@ class Reporter:
         parts = [f"{progress.rate:.1f} a second"] * (progress.done > 0)
         if progress.restarts:
             parts.append(f"workers restarted {progress.restarts} times")
-        self.show(progress.phase, progress.done, progress.total, ", ".join(parts))
+        facts = {"rate": progress.rate, "known": progress.known, "restarts": progress.restarts}
+        self.show(progress.phase, progress.done, progress.total, ", ".join(parts), **facts)
 
     def training(self, at: TrainingProgress) -> None:
         """The network that is being trained: its epochs and batches begin anew with the next one."""
@@ -104,13 +113,13 @@ class Reporter:
             self.began.pop("training", None)
         done, total = (at.epoch - 1) * at.batches + at.batch, at.epochs * at.batches
         where = f"network {self.trained}, epoch {at.epoch} of {at.epochs}, loss {at.loss:.2f}, {at.accuracy:.0f} %"
-        self.show("training", done, total, where)
+        self.show("training", done, total, where, network=self.trained, **_facts(at))
 
 
-def _say(line: str) -> None:
-    """The work goes on when nobody listens any more."""
-    with suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
+def _facts(at: TrainingProgress) -> dict[str, Any]:
+    """Of a training, beside how far it is."""
+    names = ("epoch", "epochs", "loss", "accuracy", "validation")
+    return {name: getattr(at, name) for name in names}
 
 
 def _bars() -> Bars:
@@ -137,12 +146,13 @@ class TrainReporter(Reporter):
             where = f"epoch {what.epoch} of {what.epochs}, loss {what.loss:.3f}, {what.accuracy:.1f} %"
             if what.validation is not None:
                 where += f", validation {what.validation:.2f} %"
-            self.show("training", done, total, where)
+            self.show("training", done, total, where, **_facts(what))
         elif isinstance(what, TrainedEpoch):
             text = f"epoch {what.epoch:3}  loss {what.loss:.4f}  accuracy {what.accuracy:6.2f} %"
             if what.validation is not None:
                 text += f"  validation {what.validation:6.2f} %"
-            self.note(f"{text}  {duration(what.seconds)}, waiting {100 * what.waited:.1f} %")
+            sentence = f"{text}  {duration(what.seconds)}, waiting {100 * what.waited:.1f} %"
+            self.note(sentence, task="epoch", **vars(what))
         else:
             self.note(str(what))
 
@@ -160,7 +170,7 @@ class SearchReporter(Reporter):
 
         if isinstance(what, SearchStarted):
             self.started, self.steps = what, list(what.done)
-            self.note(f"run in {what.problem.folder}")
+            self.note(f"run in {what.problem.folder}", folder=str(what.problem.folder))
         elif isinstance(what, str):
             self.note(what)
         elif isinstance(what, TrainingProgress):
@@ -175,7 +185,7 @@ class SearchReporter(Reporter):
         parts = [step.told()]
         if step.restart is not None:
             parts.insert(0, f"restart {step.restart + 1}")
-        self.show("step", len(self.steps), search.n_steps(problem), ", ".join(parts))
+        self.show("step", len(self.steps), search.n_steps(problem), ", ".join(parts), step=step)
 
     def state(self, task: str, done: int, total: int | None, text: str = "") -> str:
         """Asked for only when it is shown: to know who leads takes time."""
@@ -201,7 +211,7 @@ class SolveReporter(SearchReporter):
             self.started, self.steps = what, list(what.done)
         elif isinstance(what, TrainedEpoch):
             if what.validation is not None:
-                self.show("epoch", what.epoch, None, f"validation {what.validation:.2f} %")
+                self.show("epoch", what.epoch, None, f"validation {what.validation:.2f} %", **vars(what))
         else:
             self.progress(what)
 

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from initio.autodiff.threads import one_thread
+from initio.autodiff.work import executor_for
 from initio.data.sources import data_in
 from initio.errors import InputError
 from initio.records import Query, decode, load_json
@@ -30,8 +33,9 @@ from initio.scores.read import read_table
 from initio.scores.store import SHIPPED, Store, find_store
 from initio.scores.table import ScoreTable
 from initio.searches import Budget, Problem, Search, SearchResult, Trained, drive
-from initio.system.executors import DEATHS, LostTasksError, executor_for
+from initio.system.executors import DEATHS, Executor, LostTasksError
 from initio.system.files import whole_lines
+from initio.system.leases import leased
 from initio.tables import Table, open_table
 
 if TYPE_CHECKING:
@@ -248,15 +252,32 @@ def run_all(
     cluster: str | None = None,
     journal: Path | None = None,
     on_outcome: Callable[[Outcome], None] | None = None,
+    on_note: Callable[[str], object] | None = None,
 ) -> list[Outcome]:
-    """Every search with every seed, those in the journal not again; in the order of searches, then seeds."""
-    executor_for(workers, cluster)  # which refuses what cannot be
+    """Every search with every seed, those in the journal not again; in the order of searches, then seeds.
+
+    One process at a time works in the journal's folder.
+    """
+    executor = executor_for(workers, cluster)  # which refuses what cannot be
+    setup.scores(0)  # bad input is refused before anything starts
+    if journal is None:
+        return _run_missing(setup, searches, seeds, executor, None, on_outcome)
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    with leased(journal.parent, on_note):
+        return _run_missing(setup, searches, seeds, executor, journal, on_outcome)
+
+
+def _run_missing(
+    setup: BenchSetup,
+    searches: dict[str, Search[Any]],
+    seeds: Sequence[int],
+    executor: Executor,
+    journal: Path | None,
+    on_outcome: Callable[[Outcome], None] | None,
+) -> list[Outcome]:
     done = _read(journal)
     wanted = [(name, seed) for name in searches for seed in seeds]
     missing = [pair for pair in wanted if pair not in done]
-    setup.scores(0)  # bad input is refused before anything starts
-    if journal is not None:
-        journal.parent.mkdir(parents=True, exist_ok=True)
     runs = None
     if journal is not None:
         runs = journal.parent / journal.stem.replace("unfinished", "shared")
@@ -268,7 +289,7 @@ def run_all(
         if on_outcome:
             on_outcome(outcome)
 
-    _run(setup, searches, missing, workers, cluster, runs, hear)
+    _run(setup, searches, missing, executor, runs, hear)
     return [done[pair] for pair in wanted]
 
 
@@ -276,13 +297,12 @@ def _run(
     setup: BenchSetup,
     searches: dict[str, Search[Any]],
     pairs: Sequence[tuple[str, int]],
-    workers: int,
-    cluster: str | None,
+    executor: Executor,
     runs: Path | None,
     hear: Callable[[Outcome], None],
 ) -> None:
     try:
-        executor_for(workers, cluster).map(partial(_run_pair, setup, searches, runs), pairs, lambda _, one: hear(one))
+        executor.map(partial(_run_pair, setup, searches, runs), pairs, lambda _, one: hear(one))
     except LostTasksError as lost:
         first = " with seed ".join(map(str, pairs[lost.numbers[0]]))
         raise InputError(
@@ -292,8 +312,10 @@ def _run(
 
 
 def _run_pair(setup: BenchSetup, searches: dict[str, Search[Any]], runs: Path | None, pair: tuple[str, int]) -> Outcome:
+    """On one thread, here as in every worker."""
     name, seed = pair
-    return run_one(setup, name, searches[name], seed, runs)
+    with one_thread(), threadpool_limits(1):
+        return run_one(setup, name, searches[name], seed, runs)
 
 
 def _read(journal: Path | None) -> dict[tuple[str, int], Outcome]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from initio.analysis.ensembles import CorruptedErrors, judge_ensemble
 from initio.autodiff.devices import find_device
+from initio.autodiff.work import executor_for
 from initio.data import Noise
 from initio.data.draw import generator
 from initio.data.sources import load_parts, located, same_source
@@ -51,7 +52,7 @@ from initio.searches.ensembles import (
     uniform,
 )
 from initio.spaces import get_space
-from initio.system.executors import Executor, Here, LostTasksError, executor_for
+from initio.system.executors import Executor, Here, LostTasksError
 from initio.system.files import whole_file
 from initio.system.leases import leased
 from initio.training.settings import MachineSettings

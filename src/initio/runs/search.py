@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from initio.autodiff.devices import find_device
+from initio.autodiff.work import executor_for
 from initio.data import Data
 from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
@@ -28,7 +29,7 @@ from initio.searches.driver import versions
 from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
 from initio.spaces.base import Size
 from initio.system.clock import Deadline, OutOfTimeError
-from initio.system.executors import Executor, cores, executor_for
+from initio.system.executors import Executor, cores
 from initio.system.files import cache_folder
 from initio.system.leases import leased
 

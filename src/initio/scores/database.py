@@ -145,3 +145,12 @@ def connect(place: StorePlace, *, read_only: bool, patience: float) -> Database:
     from initio.scores.sqlite import SqliteDatabase
 
     return SqliteDatabase(Path(place), read_only=read_only, patience=patience)
+
+
+def store_name(place: StorePlace) -> str:
+    """A store as it may be shown and written down: without a password."""
+    if is_server(place):
+        from initio.scores.postgres import address
+
+        return address(str(place)).name
+    return str(place)

@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from initio.autodiff.threads import one_thread
+from initio.autodiff.work import executor_for
 from initio.errors import InputError
 from initio.records import Architecture, Batch, Evaluation, Settings, settings
 from initio.scores.measure import home_of, is_cost, measure, subject
@@ -23,7 +24,7 @@ from initio.scores.read import fill
 from initio.scores.store import Store
 from initio.scores.table import Origin, ScoreTable
 from initio.spaces import NetworkSettings, Space, parse
-from initio.system.executors import DEATHS, Executor, Here, LostTasksError, executor_for
+from initio.system.executors import DEATHS, Executor, Here, LostTasksError
 from initio.system.files import read_text
 
 if TYPE_CHECKING:

@@ -4,6 +4,9 @@ Shared folders (NFS) may ignore file locks. A lease is a small file, `lease.json
 holder rewrites every `RENEWAL` seconds. The clocks of two machines may differ, so nobody compares times: whoever meets
 the lease of another machine watches whether it changes, and takes it over if it has not for `EXPIRY` seconds. Of a
 process of the same machine the system says whether it is alive, so a run that was killed goes on at once.
+
+Only a task of an executor waits for a living holder: its run has the lease of the whole, so whoever is inside is a
+worker of the same run that has not heard yet that its client was killed.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ from secrets import token_hex
 
 from initio.errors import InputError
 from initio.system.files import this_machine, write_text
+from initio.system.tasks import go_on, is_task
 
 NAME = "lease.json"
 RENEWAL, EXPIRY = 10.0, 60.0  # seconds
 LOOK = 0.5  # seconds between two looks at the lease of another machine
 SETTLE = 0.2  # seconds after which, of several who took over at once, the last one has it
+PATIENCE = 600.0  # seconds that a task waits for a living holder, which may be the same task of a client that is gone
 
 
 @contextmanager
@@ -93,18 +98,19 @@ class Lease:
 
     def take(self, tell: Callable[[str], object] | None) -> None:
         """Returns once it is ours; an `InputError` if it is another's."""
+        say, waits = tell or (lambda _: None), False
+        until = time.monotonic() + PATIENCE * is_task()
         while not self._make():
-            seen = _read(self.path)
-            alive = None if (holder := _holder(seen)) is None else holder.alive()
-            if alive is None and seen is not None:
-                if tell is not None:
-                    tell(f"looking for up to {EXPIRY:.0f} seconds whether {_name(seen)} still works on {self._where}")
-                now = _changed(self.path, seen)
-                if now is not None and now != seen:
-                    seen, alive = now, True
-            if alive:
+            seen, alive = self._look(say)
+            if alive and time.monotonic() >= until:
                 raise InputError(f"{_name(seen)} is working on {self._where}: wait for it, or end it")
-            if seen is not None and self._take_over(seen):
+            if alive:
+                if not waits:
+                    say(f"waiting for {_name(seen)}, which is working on {self._where}")
+                waits = True
+                go_on()
+                time.sleep(LOOK)
+            elif seen is not None and self._take_over(seen):
                 return
 
     def keep(self, over: threading.Event, worker: threading.Thread) -> None:
@@ -135,6 +141,17 @@ class Lease:
     @property
     def _where(self) -> str:
         return repr(str(self.path.parent))
+
+    def _look(self, say: Callable[[str], object]) -> tuple[bytes | None, bool]:
+        """The lease that is there, and whether its holder lives; of another machine that takes a while to see."""
+        seen = _read(self.path)
+        alive = None if (holder := _holder(seen)) is None else holder.alive()
+        if alive is None and seen is not None:
+            say(f"looking for up to {EXPIRY:.0f} seconds whether {_name(seen)} still works on {self._where}")
+            now = _changed(self.path, seen)
+            if now is not None and now != seen:
+                return now, True
+        return seen, bool(alive)
 
     def _make(self) -> bool:
         try:

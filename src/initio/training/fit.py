@@ -18,6 +18,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from initio.data.draw import AUGMENT, LAYERS, ORDER, generator
 from initio.errors import InputError
 from initio.records import Observation, decode, encode
+from initio.system.tasks import go_on
 from initio.training import checkpoints
 from initio.training.augment import augmentation
 from initio.training.checkpoints import Checkpoint, UnusableError
@@ -160,7 +161,8 @@ class _Trainer:
         return TrainedEpoch(epoch + 1, trained, right, lr, seconds, waited / spent, loss_held_out, accuracy)
 
     def _tell(self, step: int, sums: _EpochSums, begin: float) -> None:
-        """How far the training is after this update of an epoch that began then."""
+        """How far the training is after this update of an epoch that began then; one that nobody waits for ends."""
+        go_on()
         (epoch, batch), now = divmod(step, self.batches), time.perf_counter()
         previous = self.history[-1].validation if self.history else None
         self.on_progress(

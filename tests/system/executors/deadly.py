@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 
@@ -32,3 +33,34 @@ def refuse_three(number: int) -> int:
 
 def pid(number: int) -> int:
     return os.getpid()
+
+
+def until_abandoned(folder: str, number: int) -> None:
+    from initio.system.tasks import AbandonedError, go_on
+
+    Path(folder, "begun").touch()
+    try:
+        while True:
+            go_on()
+            time.sleep(0.05)
+    except AbandonedError:
+        Path(folder, "abandoned").touch()
+        raise
+
+
+def hold_until_abandoned(folder: str, number: int) -> list[str]:
+    """Holds a folder's lease; the first task for as long as anybody waits for it, and then some."""
+    from initio.system.leases import leased
+    from initio.system.tasks import AbandonedError, go_on
+
+    with leased(Path(folder)):
+        Path(folder, f"held-{number}").touch()
+        while number == 1:
+            try:
+                go_on()
+            except AbandonedError:
+                time.sleep(0.5)
+                Path(folder, "left-1").touch()
+                raise
+            time.sleep(0.05)
+        return [name for name in ("held-1", "left-1", "held-2") if Path(folder, name).exists()]

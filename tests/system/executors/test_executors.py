@@ -1,11 +1,14 @@
 """What every executor promises: all tasks, each answer once, whoever dies, and a sentence about what cannot go on."""
 
-import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,22 +18,24 @@ import pytest
 from distributed import KilledWorker
 
 from initio import InputError
-from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Processes, base, cluster, executor_for
+from initio.autodiff import fused
+from initio.autodiff.work import arithmetic, executor_for
+from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Processes, base, cluster
 from initio.system.executors.base import WorkerDiedError, relay
-from initio.system.executors.cluster import Cluster, _ClusterSession, local_cluster, versions
-from tests.system.executors.deadly import die_of_three, die_once, pid, refuse_three, square
+from initio.system.executors.cluster import Cluster, _ClusterSession, local_cluster
+from tests.system.executors.deadly import (
+    die_of_three,
+    die_once,
+    hold_until_abandoned,
+    pid,
+    refuse_three,
+    square,
+    until_abandoned,
+)
 
 TASKS = range(20)
-OTHER = r"^the worker tcp://\S+ has initio [\d.]+, this process has 9.9: install the same"
+OTHER = r"^the worker tcp://\S+ has initio 9\.9, this process has [\d.]+: install the same$"
 SQUARES = [number * number for number in TASKS]
-
-
-@pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
-    """Two workers that are started again when they die."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with local_cluster(2) as local:
-        yield local.scheduler_address
 
 
 @pytest.fixture(params=["here", "processes", "cluster"])
@@ -119,7 +124,8 @@ def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done
 def test_what_a_cluster_answers(raised: Exception, told: type[Exception], match: str) -> None:
     """Deaths that a scheduler no longer hides, and workers that lack something."""
     session = _ClusterSession.__new__(_ClusterSession)
-    session._where = "tcp://host:1"
+    session._where, session._met = "tcp://host:1", set()
+    session._client = SimpleNamespace(scheduler_info=lambda **_: {})
     future: Future[int] = Future()
     future.set_exception(raised)
     with pytest.raises(told, match=match):
@@ -182,11 +188,84 @@ def test_what_is_retried_and_what_is_given_up() -> None:
     assert sorted(found) == [number for number in TASKS if number not in (5, 11)]
 
 
-def test_a_worker_of_another_version_is_refused(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = versions()
-    monkeypatch.setattr(cluster, "versions", lambda: here | {"initio": "9.9"})
-    with pytest.raises(InputError, match=OTHER):
+@contextmanager
+def stranger(scheduler: str, folder: Path) -> Iterator[None]:
+    """A worker that has another Initio, in which nothing of ours can be unpickled."""
+    (folder / "initio").mkdir(exist_ok=True)
+    (folder / "initio" / "__init__.py").touch()
+    (folder / "initio-9.9.dist-info").mkdir(exist_ok=True)
+    (folder / "initio-9.9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: initio\nVersion: 9.9\n")
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--no-nanny", "--no-dashboard"]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    with subprocess.Popen(command, env=environment, cwd=folder, stderr=subprocess.DEVNULL) as worker:
+        try:
+            yield
+        finally:
+            worker.kill()
+
+
+def test_a_worker_of_another_version_is_refused_before_it_unpickles_anything(tmp_path: Path) -> None:
+    """Whether it was there at the beginning, or comes while others work."""
+    refused = pytest.raises(InputError, match=OTHER)
+    with local_cluster(0) as local:
+        with stranger(local.scheduler_address, tmp_path), refused:
+            answers(Cluster(local.scheduler_address), square)
+        local.scale(1)
+        local.wait_for_workers(1)
+        with (
+            Cluster(local.scheduler_address).open(square) as session,
+            stranger(local.scheduler_address, tmp_path),
+        ):
+            while session.workers < 2:
+                time.sleep(0.1)
+            for act in (lambda: session.submit(3), session.look):
+                with refused:
+                    act()
+
+
+def test_a_worker_without_a_package_is_refused(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "versions", lambda: {"nosuch": "1"})
+    with pytest.raises(InputError, match=r"^the worker tcp://\S+ has no nosuch, this process has 1: install the same$"):
         answers(Cluster(scheduler), square)
+
+
+def test_workers_whose_arithmetic_differs_are_refused(mortal: Executor) -> None:
+    """Whatever the work is, by all that executors are made for."""
+    asked = replace(mortal, alike=arithmetic)
+    remedy = "this process has torch: give both a C compiler, or set INITIO_FUSED=0 for both"
+    with fused.switched_off(), pytest.raises(InputError, match=rf"^\S* ?worker \S+ has kernels fused-2, {remedy}$"):
+        answers(asked, square)
+
+
+def test_executors_of_verbs_ask_for_the_arithmetic() -> None:
+    facts = arithmetic()
+    assert set(facts) == {"python", "initio", "torch", "numpy", "kernels", "instructions"}
+    for executor in (executor_for(2), executor_for(1, "local:2")):
+        assert executor.alike() == facts
+
+
+def test_a_task_ends_when_its_client_is_gone(scheduler: str, tmp_path: Path) -> None:
+    """One that asks; a task of a client that is there goes on."""
+    with Cluster(scheduler).open(partial(until_abandoned, str(tmp_path))) as session:
+        session.submit(1)
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        assert not (tmp_path / "abandoned").exists()
+    until = time.monotonic() + 30
+    while not (tmp_path / "abandoned").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_task_has_its_folder_once_that_of_a_client_that_is_gone_has_left(scheduler: str, tmp_path: Path) -> None:
+    """Whoever goes on with a run whose client was killed waits for what that had under way, and nobody else writes."""
+    with Cluster(scheduler).open(partial(hold_until_abandoned, str(tmp_path))) as session:
+        session.submit(1)
+        while not (tmp_path / "held-1").exists():
+            time.sleep(0.05)
+    with Cluster(scheduler).open(partial(hold_until_abandoned, str(tmp_path))) as session:
+        assert session.submit(2).result(60) == ["held-1", "left-1", "held-2"]
 
 
 def test_a_scheduler_that_goes_away_is_a_sentence() -> None:
@@ -255,9 +334,13 @@ def test_a_lost_answer_keeps_no_other_waiting() -> None:
 
 
 def test_a_local_cluster_is_started_and_ended() -> None:
+    """With as many processes as it says, whatever the machine has."""
     found: list[int] = []
-    Cluster("local:2").map(pid, TASKS, lambda _, answer: found.append(answer))
-    assert 1 <= len(set(found)) <= 2
+    with Cluster("local:1").open(pid) as session:
+        assert session.workers == 1
+        found += [session.submit(number).result(60) for number in TASKS]
+    assert len(set(found)) == 1
+    assert found[0] != os.getpid()
 
 
 def test_what_cannot_be() -> None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from initio.autodiff.work import executor_for
 from initio.errors import InputError
 from initio.records import decode, encode
 from initio.runs.folders.base import Folder, add_record, read_lines, write_record
-from initio.system.executors import DEATHS, LostTasksError, executor_for
+from initio.system.executors import DEATHS, LostTasksError
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 import os
+import platform
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures import Executor as Pool
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 from initio.errors import InputError
+from initio.system.tasks import as_task
 
 DEATHS = 3  # of a worker, after which a task is given up
 PAYS = 16  # tasks from which processes are worth their start
 AHEAD = 2  # tasks that are sent, for each worker: the next one waits there
 LOOK = 5.0  # seconds without an answer after which somebody looks whether there will be one
+SAME = ("initio", "torch", "numpy")  # whose versions must be the same everywhere
+REMEDIES = {  # for what may differ besides versions
+    "kernels": "give both a C compiler, or set INITIO_FUSED=0 for both",
+    "instructions": "take processors of one kind, whose last bits are the same",
+}
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Work = Callable[[Task], Answer]
+Alike = Callable[[], Mapping[str, str]]
+
+
+def versions() -> dict[str, str]:
+    """What must be the same wherever work is done."""
+    return {"python": platform.python_version()} | {name: version(name) for name in SAME}
+
+
+def refuse_unlike(who: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    """An `InputError` about a worker in which something is not as in this process.
+
+    >>> refuse_unlike("the worker w", {"torch": "2.5"}, {"torch": "2.6"})
+    Traceback (most recent call last):
+    initio.errors.InputError: the worker w has torch 2.5, this process has 2.6: install the same
+    """
+    for name, mine in ours.items():
+        if name not in theirs:
+            raise InputError(f"{who} has no {name}, this process has {mine}: install the same")
+        if theirs[name] != mine:
+            remedy = REMEDIES.get(name, "install the same")
+            raise InputError(f"{who} has {name} {theirs[name]}, this process has {mine}: {remedy}")
 
 
 class LostTasksError(Exception):
@@ -54,7 +83,14 @@ class Session(ABC, Generic[Task, Answer]):
 
 @dataclass(frozen=True)
 class Executor(ABC):
-    """Where tasks are done; plain data, which may be sent and compared."""
+    """Where tasks are done; plain data, which may be sent and compared.
+
+    Args:
+        alike: asked here and by whoever works: all that must be the same there, by name. Workers that differ are
+            refused before they are given anything to do.
+    """
+
+    alike: Alike = field(default=versions, kw_only=True)
 
     @property
     @abstractmethod
@@ -153,7 +189,10 @@ class Here(Executor):
         yield _SessionHere(work)
 
     def _answers(self, work: Work[Task, Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer] | None]:
-        yield from enumerate(map(work, tasks))
+        for number, task in enumerate(tasks):
+            with as_task():
+                answer = work(task)
+            yield number, answer
 
 
 class _SessionHere(Session[Task, Answer]):
@@ -167,7 +206,8 @@ class _SessionHere(Session[Task, Answer]):
     def submit(self, task: Task) -> Future[Answer]:
         future: Future[Answer] = Future()
         try:
-            future.set_result(self._work(task))
+            with as_task():
+                future.set_result(self._work(task))
         except Exception as error:
             future.set_exception(error)
         return future

@@ -1,8 +1,9 @@
 """A cluster, by Dask: the extra `initio[cluster]`.
 
 The scheduler gives what a dead worker was at to another one, so that a kill costs nothing but time. Every worker must
-have the versions that are here: values are promised to the bit. Only use a cluster that is your own: whoever reaches
-its scheduler can run code on its workers.
+have the versions that are here and compute alike: values are promised to the bit. It is asked for its versions by
+functions of the standard library, before anything of ours is unpickled there. Only use a cluster that is your own:
+whoever reaches its scheduler can run code on its workers.
 """
 
 from __future__ import annotations
@@ -13,15 +14,27 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from initio.errors import InputError
-from initio.system.executors.base import Answer, Executor, Session, Task, Work, WorkerDiedError, relay
+from initio.system.executors.base import (
+    Alike,
+    Answer,
+    Executor,
+    Session,
+    Task,
+    Work,
+    WorkerDiedError,
+    refuse_unlike,
+    relay,
+    versions,
+)
+from initio.system.tasks import as_task
 
 LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
@@ -31,7 +44,6 @@ FETCHERS = 32  # answers that are handed over at once, so that a lost one keeps 
 DESERTED, SAID = 600.0, 30.0  # seconds without any worker after which it ends, and after which that is said
 HAND_OVER = 20.0  # seconds for an answer that a worker has ready; a client gives up a lost scheduler after 10
 log = logging.getLogger(__name__)
-SAME = ("initio", "torch", "numpy")  # whose versions must be the same everywhere
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Cluster(Executor):
 
     @contextmanager
     def open(self, work: Work[Task, Answer]) -> Iterator[Session[Task, Answer]]:
-        """A client of the scheduler, once it has a worker; each says with a task whether it is like this process."""
+        """A client of the scheduler, once it has a worker; each says before its first task whether it is alike."""
         import cloudpickle
 
         distributed: Any
@@ -75,7 +87,7 @@ class Cluster(Executor):
                     raise InputError(f"the cluster {self.where} has no worker: start some with dask worker") from None
                 fetchers = ThreadPoolExecutor(FETCHERS)
                 try:
-                    yield _ClusterSession(client, self.where, cloudpickle.dumps(work), fetchers)
+                    yield _ClusterSession(client, self.where, cloudpickle.dumps(work), fetchers, self.alike)
                 finally:
                     fetchers.shutdown(wait=False, cancel_futures=True)
 
@@ -97,34 +109,44 @@ def local_cluster(workers: int) -> Iterator[Any]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     patient = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.comm.timeouts.connect": "120s"}
     made: Any = distributed.LocalCluster
-    with dask.config.set(patient), made(workers, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with dask.config.set(patient), made(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster:
         yield cluster
 
 
-def versions() -> dict[str, str]:
-    """What must be the same everywhere."""
-    return {"python": platform.python_version()} | {name: version(name) for name in SAME}
-
-
 class _ClusterSession(Session[Task, Answer]):
-    def __init__(self, client: Any, where: str, work: bytes, fetchers: ThreadPoolExecutor) -> None:
-        self._client, self._where, self._mine, self._fetchers = client, where, versions(), fetchers
+    def __init__(self, client: Any, where: str, work: bytes, fetchers: ThreadPoolExecutor, alike: Alike) -> None:
+        self._client, self._where, self._fetchers = client, where, fetchers
         self._seen, self._said = time.monotonic(), False  # when there was a worker, and whether its absence was told
+        self._met = set[str]()  # workers that have our versions
+        self._meet()
+        self._terms = alike, dict(alike())
         self._work = client.submit(pickle.loads, work)  # kept by the scheduler, made again where a worker lacks it
 
     @property
     def workers(self) -> int:
-        return max(1, self._present)
+        return max(1, len(self._present))
 
     @property
-    def _present(self) -> int:
-        return len(self._client.scheduler_info(n_workers=-1).get("workers", ()))
+    def _present(self) -> set[str]:
+        return set(self._client.scheduler_info(n_workers=-1).get("workers", ()))
+
+    def _meet(self) -> bool:
+        """Whether there is a worker; new ones are asked for their versions."""
+        with self._reached():
+            present = self._present
+            for who, theirs in ask_versions(self._client, sorted(present - self._met)).items():
+                refuse_unlike(f"the worker {who}", theirs, versions())
+                self._met.add(who)
+        return bool(present)
 
     def submit(self, task: Task) -> Future[Answer]:
-        return relay(self._client.submit(_do, self._work, self._mine, task, pure=False), self._answer, self._fetchers)
+        self._meet()
+        with self._reached():
+            sent = self._client.submit(_do, self._work, self._terms, task, pure=False)
+        return relay(sent, self._answer, self._fetchers)
 
     def look(self) -> None:
-        if self._present:
+        if self._meet():
             self._seen, self._said = time.monotonic(), False
         absent = time.monotonic() - self._seen
         if absent > DESERTED:
@@ -146,12 +168,26 @@ class _ClusterSession(Session[Task, Answer]):
                 raise self._gone() from error
             raise WorkerDiedError("a worker died with an answer that it had not handed over") from None
         except ImportError as error:
+            self._meet()  # one that came just now, perhaps with another version
             raise InputError(
                 f"a worker of the cluster {self._where} has no {error.name}: install the same as here"
             ) from None
         except KilledWorker as error:
             raise WorkerDiedError(str(error)) from None
         except (CancelledError, OSError) as error:
+            raise self._gone() from error
+        except (AttributeError, TypeError):
+            self._meet()
+            raise
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """A scheduler that is gone is a sentence."""
+        from distributed.client import ClosedClientError
+
+        try:
+            yield
+        except (OSError, ClosedClientError) as error:
             raise self._gone() from error
 
     def _gone(self) -> InputError:
@@ -161,17 +197,47 @@ class _ClusterSession(Session[Task, Answer]):
         )
 
 
+def ask_versions(client: Any, workers: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What `versions` would say in each of these workers; nothing of ours is sent there, nor of one that has gone."""
+    found: dict[str, dict[str, str]] = {who: {} for who in workers}
+    for name in versions():
+        if not found:
+            break
+        question: tuple[Any, ...] = (version, name)
+        if name == "python":
+            question = (platform.python_version,)
+        for who, answer in client.run(*question, workers=list(found), on_error="return").items():
+            if isinstance(answer, str):
+                found[who][name] = answer
+            elif not isinstance(answer, PackageNotFoundError):
+                del found[who]
+    return found
+
+
 # --- in a worker ------------------------------------------------------------------------------------------------------
 
 _ONE = threading.Lock()  # torch's random numbers and threads belong to the process
+ENDING = ("stopping", "stopped", "closing", "closed", "failed")  # of a worker, once its scheduler is gone
 
 
-def _do(work: Work[Any, Any], expected: dict[str, str], task: Any) -> Any:
+def _do(work: Work[Any, Any], terms: tuple[Alike, Mapping[str, str]], task: Any) -> Any:
     from distributed import get_worker
 
-    for name, theirs in versions().items():
-        if theirs != expected[name]:
-            mine, who = expected[name], get_worker().address
-            raise InputError(f"the worker {who} has {name} {theirs}, this process has {mine}: install the same")
-    with _ONE:
+    alike, ours = terms
+    with _ONE, as_task(_wanted()):
+        refuse_unlike(f"the worker {get_worker().address}", alike(), ours)
         return work(task)
+
+
+def _wanted() -> Callable[[], bool]:
+    """Says whether anybody waits for the task of this thread: its client may be gone, or the scheduler."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.active_threads[threading.get_ident()]
+
+    def ask() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state != "cancelled" and worker.status.name not in ENDING
+
+    return ask

@@ -6,13 +6,24 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from initio.system.executors.base import Answer, Executor, Session, Task, Work, WorkerDiedError, relay
+from initio.system.executors.base import (
+    Alike,
+    Answer,
+    Executor,
+    Session,
+    Task,
+    Work,
+    WorkerDiedError,
+    refuse_unlike,
+    relay,
+)
+from initio.system.tasks import as_task
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,8 @@ class Processes(Executor):
         import cloudpickle
         from joblib.externals.loky import ProcessPoolExecutor
 
-        pool = ProcessPoolExecutor(self.count, initializer=_begin, initargs=(os.getpid(), cloudpickle.dumps(work)))
+        told = os.getpid(), cloudpickle.dumps(work), self.alike, dict(self.alike())
+        pool = ProcessPoolExecutor(self.count, initializer=_begin, initargs=told)
         kill = True
         try:
             yield _ProcessSession(pool, self.count)
@@ -70,15 +82,21 @@ class _ProcessSession(Session[Task, Answer]):
 # --- in a worker ------------------------------------------------------------------------------------------------------
 
 _works: list[Work[Any, Any]] = []  # what this worker was told
+_terms: list[tuple[Alike, Mapping[str, str]]] = []  # what must be as in the process that started it, until it is known
 
 
-def _begin(parent: int, work: bytes) -> None:
+def _begin(parent: int, work: bytes, alike: Alike, ours: Mapping[str, str]) -> None:
     end_with(parent)
     _works[:] = [pickle.loads(work)]
+    _terms[:] = [(alike, ours)]
 
 
 def _do(task: Any) -> Any:
-    return _works[0](task)
+    for alike, ours in _terms:
+        refuse_unlike("a worker process", alike(), ours)
+    _terms.clear()
+    with as_task():
+        return _works[0](task)
 
 
 def end_with(parent: int) -> None:
