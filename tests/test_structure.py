@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,58 @@ def test_a_class_name_stands_once() -> None:
             if isinstance(node, ast.ClassDef):
                 homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+# --- a space owns its facts -------------------------------------------------------------------------------------------
+
+SPACES = {"nb201", "nb101", "nb1shot1", "nb1shot1-s1", "nb1shot1-s2", "nb1shot1-s3", "darts", "zoo", "mlp", "nb301"}
+KNOWS_A_SPACE = {"runs/solve.py": "what it compares with is a ResNet, which is a cell of nb201, in sizes made for it"}
+
+
+def compared(tree: ast.Module) -> Iterator[str]:
+    """Comparisons with a space's name, also by a constant of the module, and checks for a concrete class of space."""
+    classes, constants = concrete(), dict[str, ast.expr]()
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=True))
+                constants |= {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                told = constants.get(side.id, side) if isinstance(side, ast.Name) else side
+                words = told.elts if isinstance(told, ast.Tuple | ast.List | ast.Set) else [told]
+                if {word.value for word in words if isinstance(word, ast.Constant)} & SPACES:
+                    yield ast.unparse(node)
+        checks = isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+        if checks and set(re.findall(r"\w+", ast.unparse(node))) & classes:
+            yield ast.unparse(node)
+
+
+@cache
+def concrete() -> set[str]:
+    """The classes of spaces that are not there to be derived from."""
+    classes = [
+        node
+        for path in (PACKAGE / "spaces").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and any("Space" in ast.unparse(base) for base in node.bases)
+    ]
+    abstract = {node.name for node in classes if "@abstractmethod" in ast.unparse(node)}
+    return {node.name for node in classes} - abstract
+
+
+def test_a_space_owns_its_facts() -> None:
+    assert {"NB201Space", "MlpSpace", "DartsByNode", "CustomSpace"} <= concrete()
+    assert not {"GraphSpace", "GenotypeSpace"} & concrete()
+    found = {}
+    for path in FILES:
+        if room(path) not in ("spaces", "tables"):
+            found[path.relative_to(PACKAGE).as_posix()] = list(compared(ast.parse(path.read_text(encoding="utf-8"))))
+    assert {name: places for name, places in found.items() if places and name not in KNOWS_A_SPACE} == {}
+    assert all(found[name] for name in KNOWS_A_SPACE), "an exception that is none any more"
 
 
 def test_conditional_expressions_are_rare() -> None:

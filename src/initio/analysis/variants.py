@@ -75,7 +75,7 @@ def _shape(space: Space, arch: Architecture) -> tuple[Architecture, CellShape]:
 def random_connections(space: Space, arch: Architecture, rng: Random) -> Architecture:
     """The first cell's operations in their order, connected at random."""
     if isinstance(space, GenotypeSpace):
-        two = rng.choices if space.name == "zoo" else rng.sample
+        two = rng.choices if space.repeats else rng.sample
         return _with_normal(space, arch, lambda pairs: _joined([two(range(n + 2), k=2) for n in _nodes(pairs)], pairs))
     return _drawn(space, arch, rng, lambda said: rng.choice(list(dict.fromkeys(said))))
 

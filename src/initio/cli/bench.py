@@ -157,7 +157,7 @@ class BenchCommand:
         """The searches by the label of their row."""
         from initio.runs.search import make_search
         from initio.searches import SEARCHES, find_search
-        from initio.tables.catalogue import space_of
+        from initio.tables import space_of
 
         home = space_of(self.table, self.data)
         named = names(*self.search)

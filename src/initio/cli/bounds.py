@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initio.cli.units import print_json
-from initio.errors import InputError
 from initio.records import encode
 
 if TYPE_CHECKING:
@@ -45,13 +44,12 @@ class BoundsCommand:
         from initio.analysis.eigen_bounds import eigen_bounds, two_classes
         from initio.data import load
         from initio.spaces import get_space, parse
-        from initio.spaces.mlp import MlpSpace
+        from initio.spaces.mlp import as_mlp
 
         torch.set_num_threads(1)
         arch = parse(self.architecture)
-        space = get_space(arch.space)
-        if not isinstance(space, MlpSpace):
-            raise InputError("the bounds hold for mlp architectures, such as 'mlp:relu,tanh,relu;skips=1'")
+        refusal = "the bounds hold for mlp architectures, such as 'mlp:relu,tanh,relu;skips=1'"
+        space = as_mlp(get_space(arch.space), refusal)
         batch = load(self.data).batch(self.batch_size, self.seed)
         found = eigen_bounds(
             batch.x,

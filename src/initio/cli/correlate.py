@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from initio.analysis.relate import Relation
     from initio.scores.store import Store
     from initio.tables import CompactTable
+    from initio.tables.catalogue import Benchmark
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class CorrelateCommand:
             print_json(facts)
             return
         _print_head(relation, table, column)
-        if self.sample is None and len(relation.rows) < table.length and name != "nb301":
+        if self.sample is None and len(relation.rows) < table.length and not _surrogate(name):
             print("a part of the table: all architectures of the scored networks; --sample N takes those of a sample")
         _print_metrics(metric_rows, self.top)
         _print_bounds(bound_rows, self.fit or column)
@@ -90,13 +91,13 @@ class CorrelateCommand:
             print(f"\nwritten {out}")
 
     def _table(self, name: str, store: Store, where: Mapping[str, str]) -> CompactTable:
-        """A file's table; or the surrogate's, with a row for each darts cell of the store."""
+        """A file's table; or the surrogate's, with a row for each cell of the store."""
         from initio.scores.read import read_all
         from initio.tables import open_compact
 
-        if name != "nb301":
-            return open_compact(name, self.data)
-        return open_compact(name, self.data, among=read_all(store, "darts", where=where).written)
+        if surrogate := _surrogate(name):
+            return open_compact(name, self.data, among=read_all(store, surrogate.space, where=where).written)
+        return open_compact(name, self.data)
 
     def _only(self, table: CompactTable) -> list[Any] | None:
         if self.sample is None:
@@ -105,6 +106,14 @@ class CorrelateCommand:
         from initio.spaces import get_space
 
         return list(sample(get_space(table.space), self.sample, self.seed))
+
+
+def _surrogate(name: str) -> Benchmark | None:
+    """The benchmark of this name, if it predicts."""
+    from initio.tables import TABLES
+
+    found = TABLES.get(name)
+    return found if found and found.predicts else None
 
 
 def _draw(relation: Relation, rows: list[dict[str, Any]], target: str, out: Path) -> None:

@@ -12,6 +12,7 @@ from initio.runs.export import export
 from initio.runs.folders.ensemble import EnsembleFolder
 from initio.runs.folders.model import ModelFolder
 from initio.runs.folders.named import find_named
+from initio.spaces import get_space
 
 OF_TRAINED = ("which", "preprocess", "licence")  # options for trained networks
 
@@ -85,7 +86,7 @@ class ExportCommand:
     def _untrained(self) -> None:
         named = find_named(self.architecture)
         arch = named.architecture
-        if self.auxiliary and (self.format != "python" or arch.space not in ("darts", "zoo")):
+        if self.auxiliary and (self.format != "python" or not get_space(arch.space).auxiliary_head):
             raise InputError("--auxiliary is for the python file of a darts cell: leave it out")
         size = {"channels": self.channels, "cells": self.cells, "classes": self.classes, "shape": _shape(self.shape)}
         if self.classes is None:

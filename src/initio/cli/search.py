@@ -14,6 +14,7 @@ from initio.cli.units import BEGAN, limits, network, seconds
 from initio.errors import InputError
 from initio.runs.folders.base import new_folder
 from initio.searches import SEARCHES
+from initio.spaces import of_depth
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,6 @@ class SearchCommand:
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of the verb."""
-        if self.depth is not None and self.space != "mlp":
-            raise InputError(f"--depth is an option of mlp, not of {self.space}")
         asked_limits = limits(self)
         unasked = ("depth", "out", "resume", "json", "settings", *asked_limits)
         asked = {name: value for name, value in vars(self).items() if name not in unasked}
@@ -109,7 +108,7 @@ class SearchCommand:
         if self.cache:
             del asked["cache"]  # the default, also of a method that trains nothing and would refuse the option
         if self.depth is not None:
-            asked["space"] = f"mlp-{self.depth}"
+            asked["space"] = of_depth(self.space, self.depth)
         return asked | {"limits": asked_limits} | dict(self.settings)
 
     def _folder(self) -> Path:

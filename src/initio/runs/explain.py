@@ -194,7 +194,7 @@ def _cells(space: Space, arch: Architecture) -> tuple[ExplainedCell, ...]:
     found = []
     for number, cell in enumerate(space.cells(arch)):
         its, parts = shape(cell), tuple[float, ...]()
-        if number == 0 or space.name == "darts":
+        if number == 0 or space.alike:
             parts = share(space, its)
         found.append(ExplainedCell(cell.name, its.width, its.depth, *parts))
     return tuple(found)

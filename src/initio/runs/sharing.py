@@ -23,14 +23,13 @@ from initio.runs.folders.base import add_record, read_lines, write_record
 from initio.runs.folders.run import RunFolder
 from initio.runs.search import make_problem, make_search
 from initio.system.leases import leased
-from initio.tables import open_table
+from initio.tables import open_table, table_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from initio.searches.oneshot import OneShotSearch, SharedEpoch, SharedTraining
 
-TABLES_OF = {"darts": "nb301"}  # where a benchmark is not called what its space is
 BATCH = 128  # samples of which the Hessian is taken
 ITERATIONS = 20
 
@@ -134,7 +133,7 @@ def _compared(
 ) -> list[SharedCell]:
     from initio.networks.shared import Blend
 
-    table = open_table(TABLES_OF.get(at.space.name, at.space.name), tables)
+    table = open_table(table_of(at.space), tables)
     if not at.examples.validated:
         raise InputError(f"{search.name} held nothing out: there is nothing to judge cells on, so ask for 0 cells")
     batches = list(at.held_out(0, -(-samples // at.settings.batch_size), 4))

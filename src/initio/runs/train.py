@@ -18,8 +18,7 @@ from initio.runs.folders.model import WHICH, ModelFolder, TrainedModel, TrainOut
 from initio.runs.folders.named import find_named
 from initio.searches.driver import versions
 from initio.searches.result import SearchResult
-from initio.spaces import GraphSpace, NetworkSettings, Space, get_space
-from initio.spaces.genotype import GenotypeSpace
+from initio.spaces import GraphSpace, NetworkSettings, Space, get_space, spaces_that
 from initio.system.clock import Deadline
 from initio.system.files import write_text
 from initio.system.leases import leased
@@ -305,12 +304,12 @@ def _network(
     """
     size = home.sizes.published if recipe.published else home.sizes.training
     extras: dict[str, Any] = {}
-    if isinstance(home, GenotypeSpace):
+    if home.auxiliary_head:
         extras["auxiliary"] = recipe.head and recipe.auxiliary > 0
     if home.drops_paths:
         extras["drop_path"] = recipe.drop_path
     elif recipe.drop_path and not recipe.published:
-        raise InputError(f"drop_path is an option of darts and nb201 cells, not of {home.name}: leave it out")
+        raise InputError(f"drop_path is an option of {spaces_that('drops_paths')}, not of {home.name}: leave it out")
     if not recipe.published:
         channels, cells = channels or size.channels, cells or size.cells
     network = home.resolve(NetworkSettings(channels, cells, data.classes, data.shape, **extras))
@@ -331,7 +330,7 @@ def _notes(home: Space, recipe: TrainingSettings, data: Dataset, network: Networ
         names = ", ".join(data.left_out[:MOST_NAMED]) + ", ..." * (len(data.left_out) > MOST_NAMED)
         yield f"{len(data.left_out):,} pictures cannot be read and are left out: {names}"
     absent = {
-        "an auxiliary head": recipe.head and not isinstance(home, GenotypeSpace),
+        "an auxiliary head": recipe.head and not home.auxiliary_head,
         "dropped paths": recipe.drop_path and not home.drops_paths,
     }
     if names := " and ".join(name for name, missing in absent.items() if missing):

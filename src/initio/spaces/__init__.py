@@ -61,6 +61,27 @@ def get_space(name: str) -> Space:
     return replace(found, name=f"{name}-{found.digest}")
 
 
+def of_depth(name: str, depth: int) -> str:
+    """The name of the space of this depth.
+
+    >>> of_depth("mlp", 3)
+    'mlp-3'
+    """
+    if name != "mlp":
+        raise InputError(f"depth is an option of mlp, not of {name}")
+    return f"{name}-{depth}"
+
+
+def spaces_that(fact: str) -> str:
+    """The names of the spaces of which a fact is true, for sentences.
+
+    >>> spaces_that("drops_paths")
+    'nb201, darts or zoo'
+    """
+    *others, last = [name for name, space in SPACES.items() if getattr(space, fact)]
+    return " or ".join([", ".join(others), last]) if others else last
+
+
 def parse(text: str) -> Architecture:
     """An architecture in any known notation.
 
@@ -160,7 +181,9 @@ __all__ = [
     "build",
     "get_space",
     "mlp_space",
+    "of_depth",
     "parse",
     "space",
     "space_of_modules",
+    "spaces_that",
 ]

@@ -69,6 +69,8 @@ class Sizes:
     training: Size = Size()  # so small that an epoch takes seconds
     shared: Size = Size()  # of the network whose weights all architectures share: small, and as published
     shared_published: Size = Size()
+    pruning: Size = Size()  # of a supernet that is pruned: the fewest cells that hold every choice
+    growing: Size = Size()  # as published, of the first of several shared networks, each deeper than the one before
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Space(ABC):
     one_shot: ClassVar[bool] = False  # whether it has a supernet
     prunable: ClassVar[bool] = False  # whether that holds all options side by side, whatever is sampled
     drops_paths: ClassVar[bool] = False  # whether its networks can drop paths while they learn
+    auxiliary_head: ClassVar[bool] = False  # whether its networks can have one while they learn
+    alike: ClassVar[bool] = False  # whether its further cells have the same decisions as the first
     wired: ClassVar[bool] = True  # whether `cells` shows how data flows
 
     def _repr_html_(self) -> str:
@@ -297,6 +301,11 @@ class GraphSpace(Space):
     @abstractmethod
     def network(self, arch: Architecture, settings: NetworkSettings) -> Graph:
         """The whole network as data."""
+
+    @property
+    def by_node(self) -> GraphSpace:
+        """The same with the relaxation that NASI samples from, where that is another one."""
+        return self
 
     def supernet(self, choices: Sequence[int], settings: NetworkSettings) -> Graph:
         """The one-shot network around a sample: `Mixed` steps hold the options of every categorical of `relaxation`.

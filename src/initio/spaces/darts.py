@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from initio.errors import InputError
 from initio.networks.graphs import CONCAT as CONCATENATE
 from initio.networks.graphs import IDENTITY, SUM, Graph, Mixed, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Decision
+from initio.spaces.base import Decision, GraphSpace, Size
 from initio.spaces.genotype import Genotype, GenotypeSpace, Pairs, begin_cell, edge_op, pairs_of, stack
 
 OPS = (
@@ -39,7 +39,13 @@ class DartsSpace(GenotypeSpace):
     '1.077e+18'
     """
 
-    one_shot = prunable = True
+    one_shot = prunable = alike = True
+    sizes = replace(GenotypeSpace.sizes, growing=Size(cells=5))
+
+    @property
+    def by_node(self) -> GraphSpace:
+        """One input and one operation a node."""
+        return DartsByNode(**vars(self))
 
     def from_genotype(self, genotype: Genotype) -> Architecture:
         """The two edges of a node may come in either order."""
@@ -115,6 +121,11 @@ class DartsByNode(DartsSpace):
     the inputs halves the resolution in reduction cells, so that every operation has stride 1. Of the final
     distribution each node keeps its two best inputs and its two best operations, the best with the best.
     """
+
+    @property
+    def by_node(self) -> GraphSpace:
+        """Itself."""
+        return self
 
     @property
     def relaxation(self) -> tuple[Decision, ...]:

@@ -10,6 +10,7 @@ import ast
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import CONCAT, IDENTITY, SUM, Builder, Graph, NetworkSettings, Op, reached
@@ -106,10 +107,14 @@ class Genotype:
 class GenotypeSpace(GraphSpace):
     """A space whose architectures are genotypes."""
 
-    sizes = Sizes(Size(36, 20), Size(8, 8, 16), Size(4, 5), shared=Size(8, 5, 16), shared_published=Size(16, 8, 32))
+    sizes = Sizes(
+        Size(36, 20), Size(8, 8, 16), Size(4, 5), shared=Size(8, 5, 16), shared_published=Size(16, 8, 32),
+        pruning=Size(cells=2),
+    )  # fmt: skip
     notations = ("Genotype",)
     chosen = ("node_",)
-    drops_paths = True
+    drops_paths = auxiliary_head = True
+    repeats: ClassVar[bool] = False  # whether a node may read the same value twice
 
     @abstractmethod
     def genotype(self, arch: Architecture) -> Genotype:

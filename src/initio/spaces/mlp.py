@@ -11,13 +11,20 @@ from functools import cache
 from initio.errors import InputError, did_you_mean
 from initio.networks.graphs import SUM, Builder, Graph, NetworkSettings, Op
 from initio.records import Architecture
-from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes
+from initio.spaces.base import Cell, Decision, Edge, GraphSpace, Size, Sizes, Space
 
 ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh", "swish")  # sigmoid means sigmoid − 1/2 [Eigen, Table 1]
 KINDS = {"sigmoid": "sigmoid_half"}  # operations that are not called as the activation
 SKIPS = ("0", "1")
 WIDTH = 1024  # [Eigen, section 5.1]
 EXAMPLE = "mlp:relu,tanh,relu;skips=1"
+
+
+def as_mlp(space: Space, refusal: str) -> MlpSpace:
+    """The space, if it is one of mlps; else the sentence is an `InputError`."""
+    if not isinstance(space, MlpSpace):
+        raise InputError(refusal)
+    return space
 
 
 @dataclass(frozen=True)

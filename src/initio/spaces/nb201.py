@@ -28,7 +28,10 @@ class NB201Space(GraphSpace):
     15625
     """
 
-    sizes = Sizes(Size(16, 5), Size(8, 5, 16), Size(8, 1), shared=Size(8, 1, 16), shared_published=Size(16, 5, 32))
+    sizes = Sizes(
+        Size(16, 5), Size(8, 5, 16), Size(8, 1), shared=Size(8, 1, 16), shared_published=Size(16, 5, 32),
+        pruning=Size(cells=1),
+    )  # fmt: skip
     notations = ("|",)
     one_shot = prunable = drops_paths = True
     chosen = ("edge_",)

@@ -29,6 +29,8 @@ class ZooSpace(GenotypeSpace):
     "Genotype(normal=[('sep_conv_3x3', 1), ('skip_connect', 1)"
     """
 
+    repeats = True
+
     def parse(self, text: str) -> Architecture:
         """Reads `Genotype(...)` text, or the name of a published cell."""
         if text in ZOO:

@@ -163,7 +163,7 @@ def test_the_objective_is_the_logarithm_of_the_reward() -> None:
 
 
 def test_darts_is_relaxed_by_node() -> None:
-    assert relaxed(DARTS) is DARTS_BY_NODE
+    assert relaxed(DARTS) == DARTS_BY_NODE == relaxed(DARTS_BY_NODE)
     weights = [[0.0] * len(decision) for decision in DARTS_BY_NODE.relaxation]
     weights[2] = [0.1, 0.9, 0.5]  # inputs of the normal cell's second node: 1, then 2
     weights[3] = [0, 0, 0.2, 0.8, 0, 0, 0]  # its operations: sep_conv_3x3, then skip_connect

@@ -32,7 +32,7 @@ from initio.runs.folders.base import Folder, read_record
 from initio.runs.folders.model import TrainedModel, load_model
 from initio.runs.folders.run import option_words
 from initio.searches.ensembles import Candidate, DeltaBy, Sampling
-from initio.spaces import get_space
+from initio.spaces import get_space, spaces_that
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -109,7 +109,8 @@ class EnsemblePlan:
         if not 0 < self.drop_path < 1:
             raise InputError(f"the probability of dropping a path must be between 0 and 1, not {self.drop_path}")
         if self.method == "droppath" and not get_space(self.space).drops_paths:
-            raise InputError(f"droppath needs networks that can drop paths: take nb201 or darts, not {self.space}")
+            able = spaces_that("drops_paths")
+            raise InputError(f"droppath needs networks that can drop paths: take {able}, not {self.space}")
 
     def command(self) -> str:
         """The same for the command line."""

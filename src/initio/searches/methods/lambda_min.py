@@ -30,7 +30,7 @@ from initio.kernels.infinite.recursion import advance as advance_diagonal
 from initio.records import Architecture, Cost
 from initio.searches.base import Search, SearchRun, SearchStep
 from initio.searches.problem import Problem
-from initio.spaces.mlp import ACTIVATIONS, MlpSpace
+from initio.spaces.mlp import ACTIVATIONS, MlpSpace, as_mlp
 
 OPTIONS = 2 * len(ACTIVATIONS)  # of a layer: activation and skip; a code has one digit of base 10 for each layer
 CHUNK = 100_000  # prefixes expanded at a time: few Python calls, arrays that stay in a shared cache
@@ -97,9 +97,7 @@ class LambdaMin(Search[BoundStage]):
 
 def mlp_space(problem: Problem, method: str) -> MlpSpace:
     """The space of the problem, which must be one of mlps."""
-    if not isinstance(problem.space, MlpSpace):
-        raise InputError(f"{method} does not search {problem.space.name}: choose mlp, or another --method")
-    return problem.space
+    return as_mlp(problem.space, f"{method} does not search {problem.space.name}: choose mlp, or another --method")
 
 
 def unit_inputs(x: np.ndarray) -> Tensor:

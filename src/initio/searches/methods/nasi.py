@@ -30,7 +30,6 @@ from initio.searches.problem import Problem, heaviest
 from initio.searches.traces import TraceSearch, TraceStep, read_nu
 from initio.spaces import GraphSpace
 from initio.spaces.base import Decision
-from initio.spaces.darts import DARTS, DARTS_BY_NODE
 
 if TYPE_CHECKING:
     from initio.networks.supernet import Supernet
@@ -230,7 +229,7 @@ def without_none(decision: Decision, row: np.ndarray) -> np.ndarray:
 
 def relaxed(space: GraphSpace) -> GraphSpace:
     """The space with NASI's own relaxation: that of darts has one input and one operation a node [NASI B.2]."""
-    return DARTS_BY_NODE if space == DARTS else space
+    return space.by_node
 
 
 def one_shot(problem: Problem, seed: int) -> Supernet:

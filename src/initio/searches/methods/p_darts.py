@@ -71,10 +71,10 @@ class PDarts(RestingSearch):
             return []
 
     def network_size(self, space: Space) -> Size:
-        """As published, its first network has 5 of DARTS' cells."""
+        """As published, its first network has fewer cells, where that is known."""
         size = super().network_size(space)
-        if self.size == "published" and space.name == "darts":
-            return replace(size, cells=5)
+        if self.size == "published":
+            return replace(size, cells=space.sizes.growing.cells or size.cells)
         return size
 
     def sized(self, at: Problem, stage: int) -> Problem:

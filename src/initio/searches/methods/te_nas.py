@@ -14,7 +14,7 @@ from initio.networks.graphs import SUM, ZERO, Builder, Graph, Mixed, Op, prune
 from initio.records import Architecture, Batch, Query
 from initio.searches.problem import DRAWS, Problem
 from initio.searches.queries import Proposals, QuerySearch
-from initio.spaces import SPACES, GraphSpace, NetworkSettings
+from initio.spaces import GraphSpace, NetworkSettings, spaces_that
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -68,7 +68,7 @@ class TeNas(QuerySearch):
         """Refuses a space without a supernet that holds all options side by side."""
         space = problem.space
         if not (isinstance(space, GraphSpace) and space.prunable):
-            prunable = " or ".join(name for name, other in SPACES.items() if other.prunable)
+            prunable = spaces_that("prunable")
             raise InputError(f"te-nas prunes a supernet, which {space.name} does not have: take {prunable}")
 
     def weights(self, space: GraphSpace, data: Data, seed: int, device: str = "cpu") -> list[list[float]]:
@@ -120,15 +120,12 @@ class TeNas(QuerySearch):
     ) -> tuple[list[float], list[float]]:
         """By how much κ and the number of linear regions grow from the supernet to each of the smaller ones."""
         batch = data.batch(self.images, draw)
-        # The paper's depth: one cell a stage of nb201, one normal and one reduction cell of darts.
-        cells = 1 if space.name == "nb201" else 2
+        cells = space.sizes.pruning.cells  # of one cell a stage, the first alone has the regions
         wide = NetworkSettings(channels=self.width, cells=cells, classes=batch.classes, shape=batch.shape, init="he")
         nets = PrunedSupernet(space, kept, wide, draw, device=device)
         kappa = [_kappa(net, batch) for net in nets.parts(smaller)]
         grey = _one_channel(batch, draw)
-        nets = PrunedSupernet(
-            space, kept, replace(wide, channels=1, shape=grey.shape), draw, space.name == "nb201", device
-        )
+        nets = PrunedSupernet(space, kept, replace(wide, channels=1, shape=grey.shape), draw, cells == 1, device)
         regions = [_regions(net, grey, draw) for net in nets.parts(smaller)]
         return [growth(kappa[0], k) for k in kappa[1:]], [growth(regions[0], r) for r in regions[1:]]
 
