@@ -37,7 +37,7 @@ def test_scores_help_and_bad_ones_do_not_hurt() -> None:
     good = {"a": metric(1.0, 0), "b": metric(2.0, 1)}
     wrong = {arch: -value for arch, value in metric(1.0, 2).items()}
     part = {arch: value for arch, value in metric(1.0, 3).items() if hash(arch.choices) % 3}
-    chance = regret(queries=15, search=RandomSearch())
+    chance = regret(queries=15, method=RandomSearch())
     with_good, with_bad = regret(queries=15, scores=good), regret(queries=15, scores=good | {"w": wrong, "p": part})
     assert with_good < chance / 2
     assert with_bad < chance / 2
@@ -58,8 +58,15 @@ def test_nothing_is_evaluated_twice_and_a_seed_repeats() -> None:
 
 
 def test_a_space_by_its_name_and_another_search() -> None:
-    found = initio.optimise("nb201", lambda arch: arch.choices.count(3), queries=30, search=RegularisedEvolution())
+    found = initio.optimise("nb201", lambda arch: arch.choices.count(3), queries=30, method=RegularisedEvolution())
     assert (found.method, found.space, found.cost.queries) == ("rea", "nb201", 30)
+
+
+def test_settings_are_those_of_the_method() -> None:
+    own = {"population": 4, "sample": 2}
+    named = initio.optimise(SPACE, quality, queries=12, method="rea", **own)  # type: ignore[arg-type]
+    assert named == initio.optimise(SPACE, quality, queries=12, method=RegularisedEvolution(**own))
+    assert named.settings["population"] == 4
 
 
 def test_a_pool_grows_from_a_single_score() -> None:
@@ -77,7 +84,13 @@ def test_what_cannot_be_optimised() -> None:
     with pytest.raises(InputError, match="must be a mapping"):
         initio.optimise(SPACE, quality, scores={"m": [1.0, 2.0]})  # type: ignore[dict-item]
     with pytest.raises(InputError, match=r"such as Nasi\(\)"):
-        initio.optimise(SPACE, quality, search=RandomSearch)  # type: ignore[arg-type]
+        initio.optimise(SPACE, quality, method=RandomSearch)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="populaton is not a setting of rea: did you mean 'population'?"):
+        initio.optimise(SPACE, quality, method="rea", populaton=4)
+    with pytest.raises(InputError, match="population"):
+        initio.optimise(SPACE, quality, method="rea", population="many")
+    with pytest.raises(InputError, match="nasi does not learn from evaluations"):
+        initio.optimise("nb201", quality, method="nasi")
     with pytest.raises(InputError, match="need architectures"):
         initio.optimise("nb201", quality, pool=["|none~0|"])  # type: ignore[list-item]
     with pytest.raises(InputError, match="the number of queries"):

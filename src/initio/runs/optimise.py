@@ -22,8 +22,9 @@ def optimise(
     queries: int = 20,
     scores: ScoreTable | Mapping[str, Mapping[Architecture, float]] | None = None,
     pool: Sequence[Architecture] = (),
-    search: QuerySearch | str = "robust",
+    method: QuerySearch | str = "robust",
     seed: int = 0,
+    **settings: Any,
 ) -> SearchResult:
     """The best architecture that so many evaluations find, by the robust hybrid or another search.
 
@@ -34,8 +35,9 @@ def optimise(
         queries: how many evaluations.
         scores: what is known beforehand, a column a metric; a value that is missing or NaN is undefined.
         pool: the architectures that may be evaluated; all of the space if empty.
-        search: a search that learns from evaluations, by name or as in `RandomSearch()`.
+        method: a search that learns from evaluations, by name or as in `RandomSearch()`.
         seed: of the search.
+        settings: fields of the method.
 
     >>> options = {"kernel": [1, 3, 5, 7], "width": [8, 16, 32, 64], "skip": [False, True]}
     >>> found = optimise(options, lambda arch: sum(arch.choices), queries=12)
@@ -48,9 +50,9 @@ def optimise(
         space = own_space("decisions", _nothing, **{str(name): options for name, options in space.items()})
     elif isinstance(space, str):
         space = get_space(space)
-    method, known = make_search(search, space, {}), _table(scores)
-    if not method.trains:
-        raise InputError(f"{method.name} does not learn from evaluations: take robust, random, rea, ...")
+    chosen, known = make_search(method, space, settings), _table(scores)
+    if not chosen.trains:
+        raise InputError(f"{chosen.name} does not learn from evaluations: take robust, random, rea, ...")
     for arch in (*pool, *(known.architectures if known else ())):
         if not isinstance(arch, Architecture):
             raise InputError(f"pool and scores need architectures, made by space.architecture or parse, not {arch!r}")
@@ -63,7 +65,7 @@ def optimise(
         return Observation(float(value))
 
     problem = Problem(space, budget=Budget(queries=queries), pool=tuple(pool), scores=known, evaluate=ask)
-    return drive(method, problem, seed=seed)
+    return drive(chosen, problem, seed=seed)
 
 
 def _nothing(**_: Any) -> Any:
