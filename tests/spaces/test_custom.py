@@ -1,6 +1,9 @@
+from random import Random
+
 import pytest
 import torch
 
+import initio
 from initio import InputError, space, space_of_modules
 from tests.spaces.own import LISTED, OWN, Net
 
@@ -9,6 +12,20 @@ def test_the_builder_gets_the_values_themselves() -> None:
     arch = OWN.architecture(1, 2)
     assert OWN.choices_of(arch) == {"kernel": 3, "width": 16}
     assert OWN.build(arch)[0].weight.shape == (16, 3, 3, 3)
+
+
+def test_an_architecture_of_a_space_made_here_is_built_and_scored() -> None:
+    arch, batch = OWN.sample(Random(0)), initio.noise((3, 8, 8), classes=10, batch_size=4, seed=0)
+    with pytest.raises(InputError, match="there is no search space"):
+        initio.build(arch)
+    for text in (arch, OWN.format(arch)):
+        built = initio.build(text, space=OWN)
+        found = initio.score(text, batch, "params", space=OWN)
+        assert found["params"].value == sum(p.numel() for p in built.parameters())
+    with pytest.raises(InputError, match="is of space 'nb201', not of"):
+        initio.build(initio.get_space("nb201").architecture(3, 3, 3, 3, 3, 3), space=OWN)
+    with pytest.raises(InputError, match="a module needs no space: leave it out"):
+        initio.score(built, batch, "params", space=OWN)
 
 
 def test_a_list_of_modules_is_a_space() -> None:

@@ -18,7 +18,7 @@ from initio.metrics import Metric, Options, Value, choose, evaluate
 from initio.records import Architecture, Batch
 from initio.report.notebook import data_frame, html_table
 from initio.scores.measure import measure
-from initio.spaces import NetworkSettings, parse
+from initio.spaces import NetworkSettings, Space, parse
 
 ARROWS = {True: "↑", False: "↓"}
 
@@ -116,6 +116,7 @@ def score(
     metrics: str | Iterable[str | Metric] = "all",
     *,
     options: Options | None = None,
+    space: Space | None = None,
     seed: int = 0,
     repeats: int = 1,
     **network: Any,
@@ -127,6 +128,7 @@ def score(
         batch: a `Batch`, a pair (inputs, labels), or a loader, whose first batch is taken.
         metrics: names, metrics of your own, or `all`.
         options: how metrics are measured.
+        space: of an architecture, if it was made in Python and has no name by which it is found.
         seed: of the weights of an architecture's network, and of the metrics that draw random numbers on it.
         repeats: how many initialisations are scored. The first one of a module is its own; for the others every layer
             that has `reset_parameters` is drawn again in a copy.
@@ -146,10 +148,12 @@ def score(
     seeds = tuple(range(seed, seed + repeats))
     chosen = choose(metrics)
     if isinstance(model, str):
-        model = parse(model)
+        model = parse(model) if space is None else space.parse(model)
     if isinstance(model, Architecture):
         size = NetworkSettings(**network)
-        rows = [measure(model, batch, chosen, network=size, options=options, seed=this) for this in seeds]
+        rows = [measure(model, batch, chosen, space=space, network=size, options=options, seed=this) for this in seeds]
+    elif space is not None:
+        raise InputError("a module needs no space: leave it out")
     elif network:
         raise InputError(f"{', '.join(network)}: a module has its size already; only architectures are built here")
     else:

@@ -141,11 +141,12 @@ def _named(text: str) -> Space | None:
     return None
 
 
-def build(arch: Architecture | str, *, seed: int = 0, **network: Any) -> nn.Module:
+def build(arch: Architecture | str, *, space: Space | None = None, seed: int = 0, **network: Any) -> nn.Module:
     """The network of an architecture, or of its text, as a plain PyTorch module.
 
     Args:
         arch: an architecture, or the text or name of one.
+        space: its space, if that was made in Python and has no name by which it is found.
         seed: of the weights.
         network: the fields of `NetworkSettings`: channels, cells, classes, shape, norm, init, ...
 
@@ -154,8 +155,8 @@ def build(arch: Architecture | str, *, seed: int = 0, **network: Any) -> nn.Modu
     'Linear'
     """
     if isinstance(arch, str):
-        arch = parse(arch)
-    return get_space(arch.space).build(arch, NetworkSettings(**network), seed=seed)
+        arch = parse(arch) if space is None else space.parse(arch)
+    return (space or get_space(arch.space)).build(arch, NetworkSettings(**network), seed=seed)
 
 
 __all__ = [
