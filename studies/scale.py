@@ -114,7 +114,9 @@ class Clock:
         start, computed = time.perf_counter(), time.process_time()
         found = work()
         seconds, computed = time.perf_counter() - start, time.process_time() - computed
-        told = f"{self.rows / seconds:>9,.0f} a second ({computed:.1f} s computed), {peak_bytes() / 2**20:5.0f} MiB"
+        told = (
+            f"{self.rows / seconds:>9,.0f} a second ({computed:.1f} s computed), {(peak_bytes() or 0) / 2**20:5.0f} MiB"
+        )
         print(f"  {name:<7} {self.rows:>9,} rows in {seconds:6.1f} s, {told}", flush=True)
         return found
 

@@ -204,6 +204,8 @@ def test_a_field_without_a_default_must_be_there_also_where_it_may_be_none() -> 
 
 
 def test_costs_add_up_and_the_higher_peak_counts() -> None:
+    assert (Cost(1) + Cost(2)).peak_bytes is None
+    assert (Cost(1) + Cost(2, peak_bytes=7)).peak_bytes == 7
     assert Cost(1, seconds=2.0, peak_bytes=5) + Cost(2, 3, seconds=0.5, peak_bytes=4) == Cost(
         3, 3, seconds=2.5, peak_bytes=5
     )

@@ -248,14 +248,16 @@ class Cost:
     queries: int = 0
     seconds: float = 0.0
     published_seconds: float = 0.0
-    peak_bytes: int = 0
+    peak_bytes: int | None = None  # where the system says it
 
     kind: ClassVar[str] = "cost"
 
     def __add__(self, other: Cost) -> Cost:
         """Both together; of the peaks, the higher one."""
-        totals = {item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
-        return Cost(**totals | {"peak_bytes": max(self.peak_bytes, other.peak_bytes)})
+        added = [item.name for item in fields(self) if item.name != "peak_bytes"]
+        known = [peak for peak in (self.peak_bytes, other.peak_bytes) if peak is not None]
+        totals = {name: getattr(self, name) + getattr(other, name) for name in added}
+        return Cost(**totals, peak_bytes=max(known, default=None))
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ class SearchResult:
             told["latency"] = f"{milliseconds(facts.latency)} measured here"
         work = {"scorings": cost.scorings, "trainings": cost.queries + cost.trainings}
         counts = [f"{count} {what}" for what, count in work.items() if count]
-        told["cost"] = ", ".join([*counts, f"{cost.seconds:.0f} s", f"{cost.peak_bytes >> 20} MB"])
+        held = [f"{peak >> 20} MB" for peak in (cost.peak_bytes,) if peak is not None]
+        told["cost"] = ", ".join([*counts, f"{cost.seconds:.0f} s", *held])
         return told
 
     @property

@@ -167,7 +167,8 @@ def read_text(path: Path) -> str:
         raise InputError(f"{str(path)!r} is not a text file") from None
 
 
-def peak_bytes() -> int:
-    """The most memory this process ever held; 0 where the system does not say."""
-    peak = 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * {"darwin": 1}.get(sys.platform, 1024)
+def peak_bytes() -> int | None:
+    """The most memory this process ever held; None where the system does not say."""
+    if resource is None:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * {"darwin": 1}.get(sys.platform, 1024)
