@@ -14,7 +14,7 @@ from initio.cli.options import merged
 from initio.cli.search import SearchCommand
 from initio.data import load
 from initio.errors import InputError
-from initio.records import Architecture, Observation, Query, from_json, to_json
+from initio.records import Observation, Query, from_json, to_json
 from initio.runs.search import make_search
 from initio.scores.table import ScoreTable
 from initio.searches import (
@@ -73,10 +73,6 @@ def problem_for(name: str) -> Problem:
     return replace(problem, budget=Budget(queries=9), pool=POOL, scores=SCORES, evaluate=value)
 
 
-def count(problem: Problem, arch: Architecture) -> int:
-    return problem._cost(arch).parameters
-
-
 def search_for(name: str) -> Search[Any]:
     if name == "restarts":
         return Restarts(NasiFit(steps=3), restarts=2, repeats=2)
@@ -115,7 +111,10 @@ def test_any_prefix_of_the_steps_resumes_to_the_same_result(name: str) -> None:
     search = search_for(name)
     if not search.resumes:
         return  # starts over, which the test above is about
-    for kept in {1, len(heard) // 2, len(heard)} - {0}:  # none at all is the test above
+    prefixes = range(1, len(heard) + 1)  # none at all is the test above
+    if search.learns:  # which takes long
+        prefixes = range(1, len(heard) + 1, max(1, len(heard) - 1))
+    for kept in prefixes:
         more: list[SearchStep] = []
         assert drive(search, problem_for(name), seed=3, done=heard[:kept], on_step=more.append) == result
         assert tuple(more) == heard[kept:]
@@ -135,7 +134,8 @@ def test_limits_are_kept_or_refused_in_a_sentence(name: str) -> None:
     search, problem = search_for(name), problem_for(name)
     if search.limited:
         large = NB201.architecture(*[3] * 6)
-        smaller = replace(problem, limits=Limits(max_params=count(problem, large) // 2))
+        cost = problem._cost(large)
+        smaller = replace(problem, limits=Limits(max_params=cost.parameters // 2, max_flops=cost.flops // 3))
         assert not smaller.accepts(large)
         kept = smaller.accepts
         if search.trains:  # which may train a cell with a `none`
@@ -144,6 +144,30 @@ def test_limits_are_kept_or_refused_in_a_sentence(name: str) -> None:
         return
     with pytest.raises(InputError, match=f"max_params is not an option of {search.name}: it keeps no limits"):
         initio.search(problem.space, search, "digits", limits={"max_params": 600})
+
+
+@each
+def test_a_limit_that_nothing_keeps_is_a_sentence_before_anything_is_done(name: str, tmp_path: Path) -> None:
+    search = search_for(name)
+    if not search.limited:
+        return  # refuses every limit, as the test above says
+    data = ("noise", "digits")[search.trains or search.learns]
+    with pytest.raises(
+        InputError, match=r"^no architecture of nb201 was found that has at most 1 FLOPs: the smallest "
+    ):
+        initio.search("nb201", search, data, limits={"max_flops": 1}, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["random", "rea", "reinforce", "bohb", OWN])
+def test_a_space_of_two_cells_and_no_pool_is_searched_too(name: str) -> None:
+    space = get_space("darts")
+    problem = replace(problem_for(name), space=space, pool=(), scores=None)
+    heard: list[SearchStep] = []
+    result = drive(search_for(name), problem, seed=1, on_step=heard.append)
+    space.check(result.best)
+    assert len(heard) == result.cost.queries == 9
+    assert drive(search_for(name), problem, seed=1, done=heard[:4]) == result
 
 
 @each
