@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from random import Random
@@ -298,3 +299,10 @@ def test_what_is_kept_as_half_precision_was_measured_in_it() -> None:
         [single] = evaluate(network(), BATCH, [metric]).values()
         assert half.value is not None
         assert half.value != single.value or metric.name == "regions", metric.name  # which is a count
+
+
+def test_a_metric_of_ones_own_says_that_half_precision_breaks_it() -> None:
+    own = replace(METRICS["trace"], name="mine")
+    assert evaluate(network(), BATCH, [own], HALF)["mine"].value
+    with pytest.raises(initio.InputError, match="mine cannot be measured in half precision, which rounds away"):
+        evaluate(network(), BATCH, [replace(own, needs=own.needs | {"precision"})], HALF)

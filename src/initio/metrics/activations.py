@@ -78,8 +78,8 @@ def tenas(kappas: Sequence[float], counts: Sequence[float]) -> list[float]:
 
 
 ACTIVATIONS = (
-    Metric("naswot", "log det Σ_ReLU (C Cᵀ + (1−C)(1−C)ᵀ)", "Mellor et al. 2021", True, needs("codes"), naswot,
-           "How well the pattern of active units tells inputs apart."),
+    Metric("naswot", "log det Σ_ReLU (C Cᵀ + (1−C)(1−C)ᵀ)", "Mellor et al. 2021",
+           True, needs("precision", "codes"), naswot, "How well the pattern of active units tells inputs apart."),
     Metric("regions", "|{patterns(x)}|", "TE-NAS; thesis 3.4", True, needs("forward passes"), regions,
            "TE-NAS's number of linear regions, seen from 1,000 random 3x3 crops; meant for thin networks. "
            "`tenas` adds the ranks of κ and of this over a pool."),

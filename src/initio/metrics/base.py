@@ -100,6 +100,7 @@ class Metric:
     `per-sample gradients`, `second order of samples`, `float64` (whatever the dtype is), `parts` (of the batch, and
     their gradients), `features` (correlations of channels), `cells`, `forward passes`, `counting`, `timing`. Metrics
     that need `timing` differ from run to run and are left out of `all`.
+    `precision` says that half precision would round away what is read: it is refused.
 
     `higher_is_better` is the direction of the metric's paper, and no space changes it. `reversed_on` warns of spaces
     where accuracies fall as the metric gets better; docs/metrics.md has the numbers.

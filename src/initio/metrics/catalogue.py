@@ -46,12 +46,7 @@ def get_metric(name: str) -> Metric:
     return replace(found, name=name)
 
 
-SMALL_EIGENVALUES = (
-    "kappa", "lambda_min", "lambda_relative", "eigen", "naswot", "nngp",
-    "jacob_cov", "meco", "near", "expressivity", "progressivity",
-)  # fmt: skip
-
-SECOND_ORDER = {"second order", "second order of samples"}
+BREAKS = {"precision", "second order", "second order of samples"}  # in half precision, what needs one of these
 
 
 def choose(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
@@ -111,7 +106,7 @@ def refuse_half(metrics: Iterable[Metric], options: Options) -> None:
     for metric in metrics:
         if "float64" in metric.needs:
             raise InputError(f"{metric.name} is always measured in float64: leave it out, or take float32")
-        if metric.name in SMALL_EIGENVALUES or SECOND_ORDER & metric.needs:
+        if BREAKS & metric.needs:
             raise InputError(
                 f"{metric.name} cannot be measured in half precision, which rounds away the small differences that it "
                 f"is made of: leave it out, or take float32"

@@ -123,9 +123,11 @@ def _cells(at: Measurement) -> list[CellUse]:
 
 
 CELLS = (
-    Metric("expressivity", "Σ_cells −Σ_k p_k log p_k, p = λ / Σλ", "AZ-NAS (Lee and Ham 2024)", True, needs("cells"),
+    Metric("expressivity", "Σ_cells −Σ_k p_k log p_k, p = λ / Σλ", "AZ-NAS (Lee and Ham 2024)",
+           True, needs("precision", "cells"),
            expressivity, "How many directions the cells' features fill: λ are eigenvalues of their covariance."),
-    Metric("progressivity", "min_cells of the entropy's increase", "AZ-NAS (Lee and Ham 2024)", True, needs("cells"),
+    Metric("progressivity", "min_cells of the entropy's increase", "AZ-NAS (Lee and Ham 2024)",
+           True, needs("precision", "cells"),
            progressivity, "Whether every cell opens directions that its input did not have."),
     Metric("trainability", "mean_cells 2 − s − 1/s, s = ‖⟨g_in g_outᵀ⟩‖₂", "AZ-NAS (Lee and Ham 2024)", True,
            needs("cells"), trainability,

@@ -74,9 +74,9 @@ def _outside(at: Measurement) -> str:
 
 CHANNELS = (
     Metric("near", "Σ_norms exp(−Σ_k p_k log p_k), p = λ / Σλ", "after NEAR (Husistein et al. 2025)", True,
-           needs("features"), near,
+           needs("precision", "features"), near,
            "The effective rank of what batch norms give, λ the eigenvalues of their channels' correlations, added up.",
            version=2),
-    Metric("meco", "Σ_norms λ_min(⟨x̂ x̂ᵀ⟩)", "MeCo (Jiang et al. 2023)", True, needs("features"), meco,
+    Metric("meco", "Σ_norms λ_min(⟨x̂ x̂ᵀ⟩)", "MeCo (Jiang et al. 2023)", True, needs("precision", "features"), meco,
            "The smallest eigenvalue of the correlations of a batch norm's channels, added up; over the whole batch."),
 )  # fmt: skip

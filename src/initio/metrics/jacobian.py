@@ -30,7 +30,7 @@ def jacob_cov(at: Measurement) -> Value:
 
 JACOBIAN = (
     Metric("jacob_cov", "−Σ_v (log(v + 1e-5) + 1/(v + 1e-5))", "Abdelfattah et al. 2021", True,
-           needs("input gradients"), jacob_cov,
+           needs("precision", "input gradients"), jacob_cov,
            "v: eigenvalues of the correlation matrix of the input gradients, by a symmetric solver.",
            reversed_on=("nb101",)),
 )  # fmt: skip

@@ -61,6 +61,6 @@ def log_density(K: np.ndarray, Y: np.ndarray, half: int) -> float:
 
 NNGP = (
     Metric("nngp", "mean log p(y' | x', x, y)", "Park et al. 2020; thesis 3.4", True,
-           needs("labels", "forward passes"), nngp,
+           needs("precision", "labels", "forward passes"), nngp,
            "The likelihood of held-out labels under the network's own Gaussian process (kernel of 8 random networks)."),
 )  # fmt: skip
