@@ -169,6 +169,8 @@ def read_text(path: Path) -> str:
 
 def peak_bytes() -> int | None:
     """The most memory this process ever held; None where the system does not say."""
-    if resource is None:
+    usage = getattr(resource, "getrusage", None)
+    if usage is None:
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * {"darwin": 1}.get(sys.platform, 1024)
+    peak: int = usage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * {"darwin": 1}.get(sys.platform, 1024)
