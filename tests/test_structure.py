@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "initio"
 FILES = sorted(PACKAGE.rglob("*.py"))
+MOST_DOUBLED = 37  # names of functions
 
 
 def rooms() -> list[str]:
@@ -119,6 +120,17 @@ def test_a_space_owns_its_facts() -> None:
             found[path.relative_to(PACKAGE).as_posix()] = list(compared(ast.parse(path.read_text(encoding="utf-8"))))
     assert {name: places for name, places in found.items() if places and name not in KNOWS_A_SPACE} == {}
     assert all(found[name] for name in KNOWS_A_SPACE), "an exception that is none any more"
+
+
+def test_a_function_name_rarely_stands_twice() -> None:
+    """As few as there are, that is: a module's public functions are called by their names alone."""
+    homes = defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(path.relative_to(ROOT)))
+    doubled = {name: places for name, places in homes.items() if len(places) > 1}
+    assert len(doubled) <= MOST_DOUBLED, doubled
 
 
 def test_conditional_expressions_are_rare() -> None:

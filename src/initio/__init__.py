@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from initio.runs.folders.ensemble import load_ensemble as load_ensemble
     from initio.runs.folders.model import TrainedModel as TrainedModel
     from initio.runs.folders.model import load_model as load_model
-    from initio.runs.folders.run import load as load
+    from initio.runs.folders.run import load_run as load  # noqa: F401
     from initio.runs.folders.solution import SolveResult as SolveResult
     from initio.runs.landscape import landscape as landscape
     from initio.runs.optimise import optimise as optimise
@@ -110,7 +110,7 @@ _HOME = {  # public name -> module and name there
     "Dataset": "initio.data:Dataset",
     "load_data": "initio.data:load",
     "noise": "initio.data:noise",
-    "load": "initio.runs.folders.run:load",
+    "load": "initio.runs.folders.run:load_run",
     "score": "initio.scores.model:score",
     "ScoreTable": "initio.scores.table:ScoreTable",
 }

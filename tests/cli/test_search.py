@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from initio.cli import main
-from initio.runs.folders.run import RunFolder, load
+from initio.runs.folders.run import RunFolder, load_run
 from initio.searches import SearchStep, steps_of
 from initio.searches.oneshot import OneShotSearch, SharedTraining
 from initio.searches.restarts import steps_of_restart
@@ -27,14 +27,14 @@ def test_a_search_ends_in_a_run_folder_and_says_where(tmp_path: Path, capsys: py
     captured = capsys.readouterr()
     assert str(tmp_path / "run") in captured.out
     assert f"run in {tmp_path / 'run'}" in captured.err
-    assert NB201.format(load(tmp_path / "run").best) in captured.out
+    assert NB201.format(load_run(tmp_path / "run").best) in captured.out
     assert main(["show", str(tmp_path / "run")]) == 0
 
 
 @pytest.mark.parametrize("space", ["darts", "nb1shot1-s1"])
 def test_other_spaces_are_searched(space: str, tmp_path: Path) -> None:
     assert main(["search", space, *SMALL, "--cells", "3", "--out", str(tmp_path / "run")]) == 0
-    assert load(tmp_path / "run").best.space == space
+    assert load_run(tmp_path / "run").best.space == space
 
 
 def test_an_mlp_is_searched_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -316,7 +316,7 @@ def test_other_data_are_refused_and_a_relative_path_is_kept(
     assert "7 classes" in said
     assert "at most 1,200,000 parameters asked for" in said
     run = RunFolder(tmp_path / "run")
-    assert load(run.folder).build(channels=2, cells=1).classifier.out_features == 7
+    assert load_run(run.folder).build(channels=2, cells=1).classifier.out_features == 7
     assert main(["export", "run", "--format", "python"]) == 0
     assert "classes: int = 7" in capsys.readouterr().out
     run.result_path.unlink()

@@ -19,7 +19,7 @@ from initio.autodiff.devices import check_device, find_device
 from initio.autodiff.record import Tape, record
 from initio.data import Dataset, load
 from initio.kernels.empirical import ntk
-from initio.metrics import METRICS, Options, Value, base, choose, evaluate, gradients
+from initio.metrics import METRICS, Options, Value, base, choose_metrics, evaluate, gradients
 from initio.networks.export.weights import torch_file
 from initio.scores.measure import is_cost
 from initio.scores.model import materialised
@@ -276,7 +276,7 @@ def test_every_second_derivative_is_refused_in_half_precision(monkeypatch: pytes
     curvature = Tape.curvature
     monkeypatch.setattr(Tape, "curvature", lambda *given: curved(curvature, *given))
     found = set()
-    for metric in choose("all"):
+    for metric in choose_metrics("all"):
         twice.clear()
         evaluate(network(), BATCH, [metric])
         if twice:
@@ -288,7 +288,7 @@ def test_every_second_derivative_is_refused_in_half_precision(monkeypatch: pytes
 
 def test_what_is_kept_as_half_precision_was_measured_in_it() -> None:
     """So that no value of float64 is stored under another dtype."""
-    for metric in choose("all"):
+    for metric in choose_metrics("all"):
         if is_cost(metric):
             continue
         try:

@@ -13,7 +13,7 @@ from initio import noise
 from initio.analysis.correlation import spearman
 from initio.cli import main
 from initio.errors import InputError
-from initio.metrics import METRICS, NAMES, Options, choose, evaluate, is_higher_better, tenas
+from initio.metrics import METRICS, NAMES, Options, choose_metrics, evaluate, is_higher_better, tenas
 from initio.records import Batch
 from initio.scores.read import read_table
 from initio.scores.store import Store, find_store
@@ -54,7 +54,9 @@ def test_the_names_without_torch_are_those_of_the_list():
 
 
 def test_the_direction_of_a_metric_from_outside_is_its_own():
-    assert is_higher_better("examples.own_metric:Mine") == choose("examples.own_metric:Mine")[0].higher_is_better
+    assert (
+        is_higher_better("examples.own_metric:Mine") == choose_metrics("examples.own_metric:Mine")[0].higher_is_better
+    )
     with pytest.raises(InputError, match="there is no metric 'kapa'"):
         is_higher_better("kapa")
 
@@ -153,7 +155,7 @@ def test_permuting_the_batch_changes_nothing():
     model, b = build(), batch()
     order = np.array([4, 2, 0, 5, 1, 3])
     permuted = Batch(b.x[order], b.y[order], b.classes, b.source)
-    invariant = [m.name for m in choose("all") if m.name not in DRAWN]
+    invariant = [m.name for m in choose_metrics("all") if m.name not in DRAWN]
     one, two = (evaluate(model, each, invariant, EXACT) for each in (b, permuted))
     for name in invariant:
         assert one[name].value == pytest.approx(two[name].value, rel=1e-8), name

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from initio.autodiff.record import Tape
 from initio.errors import InputError
 from initio.networks.build import GraphModule
-from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Mixed, Op, choose, prune
+from initio.networks.graphs import CONCAT, IDENTITY, SUM, ZERO, Graph, Mixed, Op, choose_options, prune
 from initio.networks.operations import Kit
 from initio.networks.supernet import Supernet
 from initio.records import Architecture
@@ -72,7 +72,7 @@ def test_nb201_sample_is_the_built_network_as_data() -> None:
         settings = settings_of(space)
         network = space.network(Architecture("nb201", tuple(choices)), settings)
         cells = [step.op for step in network.steps if isinstance(step.op, Graph)]
-        sampled = choose(space.supernet(choices, settings), choices)
+        sampled = choose_options(space.supernet(choices, settings), choices)
         assert [prune(step.op) for step in sampled.steps if isinstance(step.op, Graph)] == cells
 
 
@@ -129,7 +129,7 @@ def test_darts_with_zero_gates_equals_the_built_network(seed: int) -> None:
 def test_darts_sample_equals_the_plain_network_of_its_graph(name: str) -> None:
     space, (x, _) = SUPERNETS[name], inputs()
     supernet, choices = supernet_of(space), sample(space, 0)
-    graph = choose(space.supernet(choices, supernet.settings), choices)
+    graph = choose_options(space.supernet(choices, supernet.settings), choices)
     expected = filled(supernet, graph)(x)
     torch.testing.assert_close(supernet(x, choices), expected)
     torch.testing.assert_close(supernet(x, choices, one_hot(space, choices), all_options=True), expected)
@@ -140,7 +140,7 @@ def test_only_the_sampled_path_is_made(name: str) -> None:
     space, (x, _) = SUPERNETS[name], inputs()
     supernet, choices = supernet_of(space), sample(space, 3)
     supernet(x, choices)
-    graph = choose(space.supernet(choices, supernet.settings), choices)
+    graph = choose_options(space.supernet(choices, supernet.settings), choices)
     needed = count_operations(graph)
     assert len(supernet.operations) <= needed
     supernet(x, choices, all_options=True)

@@ -6,7 +6,7 @@ import pytest
 import initio
 from initio.errors import InputError
 from initio.records import encode
-from initio.runs.folders.run import RunFolder, RunPlan, load
+from initio.runs.folders.run import RunFolder, RunPlan, load_run
 from initio.runs.search import resume_run
 from initio.searches import Limits, SearchResult
 from initio.searches.methods.nasi_fit import Measured
@@ -99,7 +99,7 @@ def test_a_folder_with_something_in_it_is_never_written_to(tmp_path: Path) -> No
 def test_a_loaded_run_builds_a_plain_module(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run").start(PLAN)
     with pytest.raises(InputError, match="is not finished: go on with `initio search --resume"):
-        load(run.folder)
+        load_run(run.folder)
     run.finish(SearchResult("nasi-fit", "nb201", 3, (ARCH,)))
     found = initio.load(run.folder)
     assert found.best == ARCH
@@ -112,7 +112,7 @@ def test_a_newer_result_is_refused(tmp_path: Path) -> None:
     document = json.loads(run.result_path.read_text()) | {"version": 99}
     run.result_path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="result.json has format version 99"):
-        load(run.folder)
+        load_run(run.folder)
 
 
 def test_a_run_of_an_earlier_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_runs_from_before_the_searches_had_their_names_are_read_right(tmp_path: 
         for path in (folder / "run.json", folder / "result.json"):
             path.write_text(path.read_text().replace(f'"method": "{now}"', f'"method": "{was}"'))
         assert json.loads((folder / "run.json").read_text())["method"] == was
-        assert load(folder) == whole
+        assert load_run(folder) == whole
         (folder / "result.json").unlink()
         assert initio.search("nb201", now, folder=folder, resume=True, **settings, **size) == whole
         assert resume_run(folder).method == now

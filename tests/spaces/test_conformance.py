@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from initio import Architecture, InputError, from_json, to_json
 from initio.networks.cost import count
-from initio.networks.graphs import choose
+from initio.networks.graphs import choose_options
 from initio.spaces import SPACES, GraphSpace, NetworkSettings, Space, get_space, mlp_space, parse
 from tests.spaces.own import LISTED, OWN
 
@@ -193,7 +193,7 @@ def test_only_parameters_of_chosen_operations_are_called_chosen(space: GraphSpac
 def test_a_one_shot_network_is_there_or_refused_in_a_sentence(space: GraphSpace) -> None:
     choices = [0] * len(space.relaxation)
     if space.one_shot:
-        assert choose(space.supernet(choices, space.resolve(SMALL)), choices).steps
+        assert choose_options(space.supernet(choices, space.resolve(SMALL)), choices).steps
     else:
         assert not space.prunable
         with pytest.raises(InputError, match=f"{space.name} has no supernet"):

@@ -28,9 +28,9 @@ class MetricsCommand:
 
     def run(self) -> None:
         """Prints a line a metric, or all there is to say about one."""
-        from initio.metrics import METRICS, choose
+        from initio.metrics import METRICS, choose_metrics
 
-        chosen = list(METRICS.values() if self.name is None else choose(self.name))
+        chosen = list(METRICS.values() if self.name is None else choose_metrics(self.name))
         if self.json:
             print_json([_facts(metric) for metric in chosen])
         elif self.name is None:

@@ -139,10 +139,10 @@ class ScoreCommand:
 
     def _job(self, space: Space) -> ScoringJob:
         from initio.data import load
-        from initio.metrics import Options, choose
+        from initio.metrics import Options, choose_metrics
         from initio.scores.pool import ScoringJob
 
-        metrics = tuple(metric.name for metric in choose(self.metrics))
+        metrics = tuple(metric.name for metric in choose_metrics(self.metrics))
         options = Options(
             reduction=self.reduction,
             batch_norm=self.batch_norm,

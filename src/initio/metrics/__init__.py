@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from initio.metrics.base import Options as Options
     from initio.metrics.base import Value as Value
     from initio.metrics.catalogue import METRICS as METRICS
-    from initio.metrics.catalogue import choose as choose
+    from initio.metrics.catalogue import choose_metrics as choose_metrics
     from initio.metrics.catalogue import evaluate as evaluate
     from initio.metrics.catalogue import get_metric as get_metric
 
@@ -27,7 +27,8 @@ NAMES = (
 SMALLER_IS_BETTER = frozenset({"kappa", "latency"})
 
 __all__ = [
-    "METRICS", "NAMES", "Metric", "Options", "Value", "choose", "evaluate", "get_metric", "is_higher_better", "tenas",
+    "METRICS", "NAMES", "Metric", "Options", "Value",
+    "choose_metrics", "evaluate", "get_metric", "is_higher_better", "tenas",
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ METRICS: dict[str, Metric] = {
     for metric in family
 }
 
-__all__ = ["METRICS", "Metric", "Options", "Value", "choose", "evaluate", "get_metric", "tenas"]
+__all__ = ["METRICS", "Metric", "Options", "Value", "choose_metrics", "evaluate", "get_metric", "tenas"]
 
 
 def get_metric(name: str) -> Metric:
@@ -49,10 +49,10 @@ def get_metric(name: str) -> Metric:
 BREAKS = {"precision", "second order", "second order of samples"}  # in half precision, what needs one of these
 
 
-def choose(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
+def choose_metrics(metrics: str | Iterable[str | Metric] = "all") -> tuple[Metric, ...]:
     """These metrics, each once; `all` stands for every reproducible one of Initio's own.
 
-    >>> [metric.name for metric in choose("kappa,trace,kappa")]
+    >>> [metric.name for metric in choose_metrics("kappa,trace,kappa")]
     ['kappa', 'trace']
     """
     if isinstance(metrics, str):
@@ -84,7 +84,7 @@ def evaluate(
      'kappa': Value(value=1.777..., flag=''),
      'naswot': Value(value=None, flag='the network has no ReLU, so inputs have no binary codes')}
     """
-    wanted = choose(metrics)
+    wanted = choose_metrics(metrics)
     options = options or Options()
     refuse_half(wanted, options)
     needs = frozenset[str]().union(*(metric.needs for metric in wanted))

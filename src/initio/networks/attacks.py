@@ -92,7 +92,7 @@ def cw(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Ten
             lead = logits.gather(1, y[:, None])[:, 0] - others
             fooled = (lead < 0).detach()
             better = fooled & (distance < least).detach()
-            best = torch.where(_wide(better, x), changed.detach(), best)
+            best = torch.where(wide(better, x), changed.detach(), best)
             least = torch.where(better, distance.detach(), least)
             turned |= fooled
             optimizer.zero_grad()
@@ -102,8 +102,9 @@ def cw(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds = Bounds()) -> Ten
     return best
 
 
-def _wide(mask: Tensor, like: Tensor) -> Tensor:
-    return mask.reshape(-1, *(1,) * (like.dim() - 1))
+def wide(values: Tensor, like: Tensor) -> Tensor:
+    """One number a sample, in a shape that multiplies samples."""
+    return values.reshape(-1, *(1,) * (like.dim() - 1))
 
 
 def _autoattack(model: nn.Module, x: Tensor, y: Tensor, bounds: Bounds) -> Tensor:

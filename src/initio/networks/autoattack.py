@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from initio.networks.attacks import EPSILON, Bounds, answers
+from initio.networks.attacks import EPSILON, Bounds, answers, wide
 
 STEPS, TARGETS, QUERIES = 100, 9, 5000  # of APGD and FAB, of classes they aim at, of Square
 MOMENTUM, RHO = 0.75, 0.75  # of APGD
@@ -54,7 +54,7 @@ def autoattack(
         if right.any():
             tried = attack(x[right], y[right])
             turned = answers(model, tried) != y[right]
-            found[right] = torch.where(_wide(turned, x), tried, found[right])
+            found[right] = torch.where(wide(turned, x), tried, found[right])
     return found
 
 
@@ -89,28 +89,28 @@ def apgd(
     epsilon = EPSILON * bounds.size
     low, high = (x - epsilon).clamp(min=bounds.low), (x + epsilon).clamp(max=bounds.high)
     start = 2 * torch.rand(x.shape, generator=rng, dtype=x.dtype).to(x.device) - 1
-    at = torch.clamp(x + epsilon * start / _wide(start.flatten(1).abs().amax(1), x), low, high)
+    at = torch.clamp(x + epsilon * start / wide(start.flatten(1).abs().amax(1), x), low, high)
     value, slope, wrong = _valued(model, at, loss, y)
-    found = torch.where(_wide(wrong, x), at, x)
+    found = torch.where(wide(wrong, x), at, x)
     best, best_value, best_slope, before = at, value, slope, at
     step = x.new_full((len(x),), 2 * epsilon)
     every, checked, rises = max(1, int(FIRST * steps)), 0, x.new_zeros(len(x))
     best_then, halved = best_value, torch.ones_like(wrong)
     for number in range(steps):
         share = MOMENTUM if number else 1.0
-        ahead = torch.clamp(at + _wide(step, x) * slope.sign(), low, high)
+        ahead = torch.clamp(at + wide(step, x) * slope.sign(), low, high)
         moved = torch.clamp(at + share * (ahead - at) + (1 - share) * (at - before), low, high)
         before, at, last = at, moved, value
         value, slope, wrong = _valued(model, at, loss, y)
-        found = torch.where(_wide(wrong, x), at, found)
+        found = torch.where(wide(wrong, x), at, found)
         rises += value > last
         better = value > best_value
-        best, best_slope = torch.where(_wide(better, x), at, best), torch.where(_wide(better, x), slope, best_slope)
+        best, best_slope = torch.where(wide(better, x), at, best), torch.where(wide(better, x), slope, best_slope)
         best_value = torch.maximum(value, best_value)
         if number + 1 - checked == every:
             stuck = (rises <= RHO * every) | (~halved & (best_then >= best_value))
             step = torch.where(stuck, step / 2, step)
-            at, slope = torch.where(_wide(stuck, x), best, at), torch.where(_wide(stuck, x), best_slope, slope)
+            at, slope = torch.where(wide(stuck, x), best, at), torch.where(wide(stuck, x), best_slope, slope)
             best_then, halved, checked, rises = best_value, stuck, number + 1, torch.zeros_like(rises)
             every = max(every - max(1, int(SHORTER * steps)), max(1, int(LEAST * steps)))
     return found
@@ -124,13 +124,13 @@ def fab(model: nn.Module, x: Tensor, y: Tensor, target: Tensor, bounds: Bounds, 
         lead, slope, _ = _valued(model, at, lambda z: _of(z, y) - _of(z, target), y)
         there, back = (to_plane(point, slope, lead + _dot(slope, point - at), bounds) for point in (at, x))
         far, near = (change.flatten(1).abs().amax(1) for change in (there, back))
-        share = _wide((far / (far + near).clamp(min=1e-12)).clamp(0, ALPHA), x)
+        share = wide((far / (far + near).clamp(min=1e-12)).clamp(0, ALPHA), x)
         at = ((at + ETA * there) * (1 - share) + (x + ETA * back) * share).clamp(bounds.low, bounds.high)
         wrong = answers(model, at) != y
         distance = (at - x).flatten(1).abs().amax(1)
         better = wrong & (distance <= EPSILON * bounds.size) & (distance < least)
-        found, least = torch.where(_wide(better, x), at, found), torch.where(better, distance, least)
-        at = torch.where(_wide(wrong, x), x + BETA * (at - x), at)
+        found, least = torch.where(wide(better, x), at, found), torch.where(better, distance, least)
+        at = torch.where(wide(wrong, x), x + BETA * (at - x), at)
     return found
 
 
@@ -215,7 +215,3 @@ def _of(logits: Tensor, classes: Tensor) -> Tensor:
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).flatten(1).sum(1)
-
-
-def _wide(values: Tensor, like: Tensor) -> Tensor:
-    return values.reshape(-1, *(1,) * (like.dim() - 1))

@@ -103,13 +103,13 @@ def reached(start: Iterable[int], reads: Callable[[int], Iterable[int]]) -> set[
     return found
 
 
-def choose(graph: Graph, choices: Sequence[int]) -> Graph:
+def choose_options(graph: Graph, choices: Sequence[int]) -> Graph:
     """A supernet's graph with every `Mixed` replaced by the chosen option, and without what nothing reads."""
     steps = {}
     for number, step in enumerate(graph.steps, start=graph.n_inputs):
         op, inputs = step.op, step.inputs
         if isinstance(op, Graph):
-            op = choose(op, choices)
+            op = choose_options(op, choices)
         elif isinstance(op, Mixed):
             op, inputs = op.choose(choices[op.categorical], inputs)
         steps[number] = Step(step.name, op, inputs)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -271,8 +272,9 @@ class _Work:
         if self.plan.pool:
             scores = self._scores(run, known, deadline.share(SCORING))
             problem = replace(problem, scores=scores, pool=scores.architectures)
+        work = partial(drive, self.search, seed=self.plan.seed, done=done, on_step=on_step, method=self.plan.method)
         if not self.search.trains:
-            return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
+            return work(problem)
         sizes = known or self._sizes(problem, deadline)
         if self.plan.budget is not None:
             run.write_sizes(sizes)
@@ -282,7 +284,7 @@ class _Work:
         crew = TrainingCrew(self._training(sizes, self._trainings(run), deadline), self._asked_for())
         problem = replace(problem, budget=Budget(sizes.queries), halving=self.plan.halving, evaluate=crew)
         try:
-            return self._named(drive(self.search, problem, seed=self.plan.seed, done=done, on_step=on_step))
+            return work(problem)
         finally:
             crew.close()
 
@@ -294,9 +296,6 @@ class _Work:
         if self.plan.workers is not None or self.plan.cluster is not None or not self.search.parallel:
             return self._asked_for()
         return executor_for(min(cores(), CORES))
-
-    def _named(self, result: SearchResult) -> SearchResult:
-        return replace(result, method=self.plan.method)
 
     def _tell(self, what: object) -> None:
         if self.on_progress:

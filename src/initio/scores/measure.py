@@ -50,12 +50,12 @@ def measure(
         seed: of the weights, and of the metrics that draw random numbers.
     """
     from initio.autodiff.devices import find_device
-    from initio.metrics import Options, choose, evaluate
+    from initio.metrics import Options, choose_metrics, evaluate
 
     space = space or get_space(arch.space)
     network = replace(network or NetworkSettings(), classes=batch.classes, shape=batch.shape)
     network = space.resolve(network)  # the sizes are this space's, wherever the representative lies
-    chosen = choose(metrics)
+    chosen = choose_metrics(metrics)
     costs = [metric for metric in chosen if is_cost(metric)]
     others = [metric for metric in chosen if not is_cost(metric)]
     values: dict[str, Value] = {}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from initio.errors import InputError
-from initio.metrics import Metric, Options, Value, choose, evaluate
+from initio.metrics import Metric, Options, Value, choose_metrics, evaluate
 from initio.records import Architecture, Batch
 from initio.report.notebook import data_frame, html_table
 from initio.scores.measure import measure
@@ -146,7 +146,7 @@ def score(
     if repeats < 1:
         raise InputError(f"repeats must be at least 1, not {repeats}")
     seeds = tuple(range(seed, seed + repeats))
-    chosen = choose(metrics)
+    chosen = choose_metrics(metrics)
     if isinstance(model, str):
         model = parse(model) if space is None else space.parse(model)
     if isinstance(model, Architecture):

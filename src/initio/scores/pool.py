@@ -65,9 +65,9 @@ class ScoringJob:
     @cached_property
     def parts(self) -> tuple[ScoringPart, ...]:
         """The metrics in up to two parts: those that are measured, and costs, which need neither data nor a seed."""
-        from initio.metrics import choose
+        from initio.metrics import choose_metrics
 
-        chosen = choose(self.metrics)
+        chosen = choose_metrics(self.metrics)
         network = self.space.resolve(self.network)
         size = {"shape": "x".join(map(str, network.shape))} | {name: getattr(network, name) for name in _COUNTED}
         options = {name: value for name, value in asdict(self.options).items() if name not in _HOW}

@@ -58,7 +58,7 @@ def read_all(
     metrics: Iterable[str] = (),
 ) -> ScoreTable:
     """Every architecture that has a score, as the store has it: costs and networks stand in rows of their own."""
-    chosen = choose(store.groups(), space, where or {}, metrics, home=home)
+    chosen = choose_kind(store.groups(), space, where or {}, metrics, home=home)
     wanted = {}
     for metric, groups in chosen.items():
         made = Origin(groups[0].settings, groups[0].source, groups[0].version)
@@ -107,7 +107,7 @@ def _column(
 # --- which scores -----------------------------------------------------
 
 
-def choose(
+def choose_kind(
     groups: Sequence[Group],
     space: str,
     where: Mapping[str, str],

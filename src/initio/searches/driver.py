@@ -18,9 +18,13 @@ from initio.system.files import peak_bytes
 
 
 def drive(
-    search: Search[Any], problem: Problem, *, seed: int, done: Sequence[Any] = (), on_step: OnStep | None = None
-) -> SearchResult:
-    """Runs a search to its end; `done` are the steps of an interrupted run, `on_step` hears of each new one."""
+    search: Search[Any], problem: Problem, *, seed: int, done: Sequence[Any] = (), on_step: OnStep | None = None,
+    method: str | None = None,
+) -> SearchResult:  # fmt: skip
+    """Runs a search to its end; `done` are the steps of an interrupted run, `on_step` hears of each new one.
+
+    The result calls the search by `method`, under which it can be found again; by default by its own name.
+    """
     search = search.resolved(problem.space)
     search.check(problem)
     start = time.perf_counter()
@@ -38,7 +42,7 @@ def drive(
     if problem.scores is not None:
         cost = replace(cost, scorings=len(problem.scores))
     return SearchResult(
-        method=search.name,
+        method=method or search.name,
         space=problem.space.name,
         seed=seed,
         chosen=(chosen,),

@@ -11,7 +11,7 @@ from initio.data import Noise
 from initio.errors import InputError
 from initio.networks.supernet import Supernet
 from initio.searches import Limits, Problem, drive
-from initio.searches.methods.nasi import Nasi, best, noise, one_step, relaxed, straight_through
+from initio.searches.methods.nasi import Nasi, best, noise, one_step, relaxed, straight_through_slope
 from initio.spaces import SPACES, NetworkSettings
 from initio.spaces.darts import DARTS, DARTS_BY_NODE
 
@@ -59,11 +59,11 @@ def test_straight_through_is_the_derivative_of_the_relaxed_sample() -> None:
     gate = F.one_hot(p.argmax(), 5) + p - p.detach()
     (gate @ torch.from_numpy(dR)).backward()
     assert alpha.grad is not None
-    assert straight_through(logits, dR) == pytest.approx(alpha.grad.numpy(), abs=1e-15)
+    assert straight_through_slope(logits, dR) == pytest.approx(alpha.grad.numpy(), abs=1e-15)
 
 
 def test_straight_through_sums_to_zero_and_leaves_masked_options() -> None:
-    G = straight_through(np.array([-np.inf, 0.3, 1.0]), np.array([5.0, 1.0, 2.0]))
+    G = straight_through_slope(np.array([-np.inf, 0.3, 1.0]), np.array([5.0, 1.0, 2.0]))
     assert G[0] == 0
     assert G.sum() == pytest.approx(0, abs=1e-15)
 

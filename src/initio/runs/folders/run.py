@@ -249,6 +249,6 @@ def typed(notation: str) -> str:
     return f'"{notation}"'
 
 
-def load(folder: str | Path) -> SearchResult:
+def load_run(folder: str | Path) -> SearchResult:
     """What a finished run chose: `initio.load("runs/nb201-nasi-seed0").build(classes=10)`."""
     return RunFolder.open(folder).result()

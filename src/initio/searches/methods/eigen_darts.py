@@ -25,7 +25,7 @@ from torch.nn import functional
 from initio.errors import InputError, at_least, positive
 from initio.records import Architecture, Cost
 from initio.searches.base import Search, SearchRun, SearchStep
-from initio.searches.methods.lambda_min import mlp_space
+from initio.searches.methods.lambda_min import mlps_of
 from initio.searches.problem import Problem
 from initio.spaces.mlp import ACTIVATIONS, MlpSpace
 
@@ -80,7 +80,7 @@ class EigenDarts(Search[SearchStep]):
 
     def check(self, problem: Problem) -> None:
         """Refuses other spaces."""
-        mlp_space(problem, self.name)
+        mlps_of(problem, self.name)
 
     def cost(self, steps: Sequence[SearchStep]) -> Cost:
         """One supernet."""
@@ -96,7 +96,7 @@ class EigenDarts(Search[SearchStep]):
 
     def run(self, problem: Problem, seed: int, done: Sequence[SearchStep]) -> SearchRun[SearchStep]:
         """Trains the supernet from the start; steps hold the losses, the last ones the shares of each layer."""
-        space = mlp_space(problem, self.name)
+        space = mlps_of(problem, self.name)
         data = problem.known_data.batch(self.samples, seed)
         device = problem.computes_on
         x, y = unit_scale(data.x).to(device), torch.tensor(data.y).to(device)

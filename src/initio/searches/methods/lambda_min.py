@@ -75,7 +75,7 @@ class LambdaMin(Search[BoundStage]):
 
     def check(self, problem: Problem) -> None:
         """Refuses other spaces, and other devices than the CPU."""
-        mlp_space(problem, self.name)
+        mlps_of(problem, self.name)
         if problem.device != "cpu":
             raise InputError(f"{self.name} computes kernels of infinite width, on the CPU: leave out device")
 
@@ -89,13 +89,13 @@ class LambdaMin(Search[BoundStage]):
 
     def run(self, problem: Problem, seed: int, done: Sequence[BoundStage]) -> SearchRun[BoundStage]:
         """Searches on one batch of `problem`; the last step says what is proven."""
-        space = mlp_space(problem, self.name)
+        space = mlps_of(problem, self.name)
         for stage in stages(space, unit_inputs(problem.batch(seed).x), self.subset, self.most):
             yield stage
         return stage.architecture
 
 
-def mlp_space(problem: Problem, method: str) -> MlpSpace:
+def mlps_of(problem: Problem, method: str) -> MlpSpace:
     """The space of the problem, which must be one of mlps."""
     return as_mlp(problem.space, f"{method} does not search {problem.space.name}: choose mlp, or another --method")
 

@@ -145,7 +145,7 @@ class Nasi(TraceSearch[Sampled]):
         T, dT = _measure(supernet, batch, choices, all_options=self.gates == "all")
         # R = T − μ max(0, T − ν) [NASI 13], hence dR/dT = 1 up to ν and 1 − μ above it.
         slope = 1.0 - self.mu if nu < T else 1.0
-        G = [straight_through(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
+        G = [straight_through_slope(row, slope * np.array(dT_row)) for row, dT_row in zip(g, dT, strict=True)]
         flat = tuple(float(value) for row in G for value in row)
         if not (math.isfinite(T) and all(map(math.isfinite, flat))):
             return Sampled(number, None, choices, nu, flag="T or its gradient is not finite")
@@ -204,12 +204,12 @@ def one_step(gradients: Sequence[np.ndarray], steps: int) -> np.ndarray:
     return XI / steps * total
 
 
-def straight_through(logits: np.ndarray, dR: np.ndarray) -> np.ndarray:
+def straight_through_slope(logits: np.ndarray, dR: np.ndarray) -> np.ndarray:
     """∂R/∂α through one-hot gates h: Σ_k ∂R/∂h_k ∂p_k/∂α_j = p_j (∂R/∂h_j − Σ_k p_k ∂R/∂h_k), p = softmax(α + g).
 
     The one-hot vector takes the derivative of the relaxed sample p [NASI B.3]. The sum over j is zero.
 
-    >>> straight_through(np.zeros(2), np.array([1.0, 0.0])).tolist()
+    >>> straight_through_slope(np.zeros(2), np.array([1.0, 0.0])).tolist()
     [0.25, -0.25]
     """
     p = np.exp(logits - logits.max())

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from initio.errors import InputError
-from initio.searches.models.model_average import expected_improvement as improvement_on
+from initio.searches.models.model_average import expected_improvement
 
 Point = tuple[float, ...]
 
@@ -87,7 +87,7 @@ class GaussianProcess:
 
     def _gain(self, model: Fit, points: np.ndarray) -> np.ndarray:
         if self.confidence is None:
-            return expected_improvement(model, points)
+            return improvement_of(model, points)
         mean, sd = model.predict(points)
         return mean + self.confidence * sd
 
@@ -165,7 +165,7 @@ def _log_likelihoods(X: np.ndarray, y: np.ndarray, lengths: np.ndarray, noises: 
     return log_likelihoods
 
 
-def expected_improvement(model: Fit, points: np.ndarray) -> np.ndarray:
+def improvement_of(model: Fit, points: np.ndarray) -> np.ndarray:
     """E max(0, f(x) − f*), f* the largest mean at an observed point: noisy values have no exact best."""
     mean, sd = model.predict(points)
-    return improvement_on(mean, sd, model.predict(model.X)[0].max())
+    return expected_improvement(mean, sd, model.predict(model.X)[0].max())
