@@ -196,7 +196,7 @@ def test_its_report_shows_the_answer_and_both_trainings(
     assert subject.task is not None
     command = parse(SolveCommand, shlex.split(subject.task.command())[2:])
     assert (command.data, command.budget, command.max_params) == (subject.task.data, f"{TIME}s", "60000")
-    assert [len(printed(folder / part)) for part in ("", "search", "found", "resnet")] == [1, 1, 1, 1]
+    assert [len(printed(folder / part)) for part in ("", "search", "found", "resnet")] == [2, 1, 1, 1]
     [searching] = printed(folder / "search")
     assert searching._asked()["target"].channels == solution.design.channels
     copy = tmp_path / "copy"
