@@ -93,6 +93,7 @@ def test_warnings_are_lines_of_json_too(capfd: pytest.CaptureFixture[str]) -> No
         (["initio", "bench", "nb201", "--search", "hnas", "random", "--gro"], ""),
         (["initio", "train", "a", "--recipe", "cifar", "--smo"], "--smoothing"),
         (["initio", "train", "a", "--prec"], "--precision"),
+        (["initio", "ensemble", "nb201", "--posterior-u"], "--posterior-updates"),  # of its one part
     ],
 )
 def test_the_tab_key(completion: str, typed: list[str], expected: str) -> None:

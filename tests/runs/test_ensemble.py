@@ -241,6 +241,8 @@ def test_other_settings_do_not_go_on(made: Path) -> None:
 def test_the_command(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ensemble", "--resume", str(made), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outcome"]["members"] == [1, 2]
+    assert main(["ensemble", "--resume", str(made), "--tau", "4"]) == 2
+    assert "leave out --tau" in capsys.readouterr().err
     assert main(["ensemble", "--resume", str(made), "--size", "4"]) == 2
     assert "leave out --size" in capsys.readouterr().err
     assert main(["ensemble", "nb201"]) == 2
@@ -432,7 +434,8 @@ def test_its_report_shows_members_posterior_and_trainings(made: Path) -> None:
     words = shlex.split(found.plan.command())
     assert words[:3] == ["initio", "ensemble", "nb201"]
     assert words[words.index("--size") + 1] == "2"
-    assert parsed(found.plan.command()).size == 2
+    command = parsed(found.plan.command())
+    assert (command.size, command.settings) == (2, {"posterior_updates": 4, "samples": 80})
     assert [len(printed(made / part)) for part in ("search", "members/1")] == [1, 1]
 
 

@@ -37,10 +37,10 @@ class Weighted(Function):
         if not use.dual:
             return z
         zt = _moved(geometry, z, x, bias, use)
-        if xt is not None and (zt is None or zt is z):
-            zt = geometry.apply(xt, weight, more=zt)
-        elif xt is not None:
+        if xt is not None and zt is not None and zt is not z:
             zt = geometry.add_to(zt, xt, weight)
+        elif xt is not None:
+            zt = geometry.apply(xt, weight, more=zt)
         elif zt is z:  # two outputs of a function must be two tensors
             zt = z.clone()
         if use.memo is not None and zt is not None:

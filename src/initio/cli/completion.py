@@ -59,12 +59,12 @@ def script() -> str:
     for name in sorted(follows, key=len, reverse=True):  # the first pattern that fits is taken
         cases.append(_case(f'"{name} "*', follows[name]))
     for name, known in parts.items():
-        option = next(filter(None, known)).partition(" ")[0]
-        more.append(_case(f'"{name}"*" {option} "', (typed.partition(" ")[2] for typed in filter(None, known)), ""))
-        for typed, options in known.items():
-            if typed:  # the last word, or before another option: it is the only one that is named
+        named = {typed: options for typed, options in known.items() if typed}
+        for option in {typed.partition(" ")[0]: None for typed in named}:
+            more.append(_case(f'"{name}"*" {option} "', (typed.partition(" ")[2] for typed in named), ""))
+            for typed, options in named.items():  # the last word, or before another option: it is the only one named
                 more.append(_case(f'"{name}"*" {typed} "|"{name}"*" {typed} -"*', options))
-        more.append(_case(f'"{name}"*" {option} "*', ()))  # one of your own, or several
+            more.append(_case(f'"{name}"*" {option} "*', ()))  # one of your own, or several
         more.append(_case(f'"{name} "*', known[""]))
     return HEAD + "".join(cases) + MORE + "".join(more) + TAIL
 
@@ -105,16 +105,14 @@ def all_parts() -> Parts:
         if hasattr(command, "parts"):
             usual = defaults(command)
             found[name] = {"": _options_of_parts(command, usual)}
-            for option, known in _named(command):
-                given: Any = known
-                if isinstance(usual[option], tuple):
-                    given = (known,)
-                found[name][f"--{option} {known}"] = _options_of_parts(command, usual | {option: given})
+            named = dict(_named(command, usual))
+            if any(options != found[name][""] for options in named.values()):  # otherwise the part is always the same
+                found[name] |= named
     return found
 
 
-def _named(command: type[Any]) -> Iterator[tuple[str, str]]:
-    """The option that names a part, with each name."""
+def _named(command: type[Any], usual: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The option that may name a part with each name, and the options of that."""
     from initio.cli.options import options_of
     from initio.searches import SEARCHES, find_search
     from initio.training import RECIPES
@@ -122,7 +120,11 @@ def _named(command: type[Any]) -> Iterator[tuple[str, str]]:
     benched = [name for name in SEARCHES if find_search(name).trains or find_search(name).learns]
     known = {"method": list(SEARCHES), "search": benched, "recipe": list(RECIPES)}
     option = next(name for name in options_of(command) if name in known)
-    return ((option, name) for name in known[option])
+    for name in known[option]:
+        given: Any = name
+        if isinstance(usual[option], tuple):
+            given = (name,)
+        yield f"--{option} {name}", _options_of_parts(command, usual | {option: given})
 
 
 def _options_of_parts(command: type[Any], given: dict[str, Any]) -> list[str]:

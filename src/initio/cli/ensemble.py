@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from initio.cli.progress import SolveReporter, resumable
 from initio.cli.units import tell
@@ -15,7 +15,7 @@ from initio.errors import InputError
 from initio.records import encode
 
 OF_SEARCH = ("posterior", "posterior_epochs", "supernet_epochs", "batch_size")  # that --shared has settled
-OF_RESUME = ("resume", "json", "workers", "cluster")
+OF_RESUME = ("resume", "json", "workers", "cluster", "settings")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class EnsembleCommand:
 
     One shared network is trained, a posterior over architectures is learned on it, ensembles are sampled from the
     posterior and compared with the shared weights; the best one's members are trained, and measured on samples that
-    nobody has learned from.
+    nobody has learned from. Every other setting of the search is an option too, listed by `initio ensemble --help`.
 
     Args:
         space: one with a supernet: nb201, darts or nb1shot1.
@@ -63,12 +63,22 @@ class EnsembleCommand:
     out: str | None = None
     resume: str | None = None
     json: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     VERB: ClassVar[tuple[str, ...]] = (
         "initio.runs.ensemble:ensemble",
         "initio.runs.folders.ensemble:EnsemblePlan",
     )
     FIRST: ClassVar[str] = "space"
+    SHARED: ClassVar[tuple[str, ...]] = ("posterior", "posterior_epochs")
+    OWN: ClassVar[tuple[str, ...]] = ("size",)  # of the search it is that of the shared network
+
+    @classmethod
+    def parts(cls, given: Mapping[str, Any]) -> list[type[Any]]:
+        """The search whose shared network and posterior an ensemble is made of."""
+        from initio.searches import find_search
+
+        return [find_search("nesbs")]
 
     def run(self) -> None:
         """Works with progress on stderr, then says what came out and where it is."""
@@ -86,12 +96,12 @@ class EnsembleCommand:
             if not self.data:
                 raise InputError("say what to learn: --data digits, a file or a folder")
             folder = Path(self.out) if self.out else new_folder("ensemble", self.space, seed=self.seed)
-            leave = ["space", "data", "out", "resume", "json"]
+            leave = ["space", "data", "out", "resume", "json", "settings"]
             if self.shared is not None:
                 self._refuse("--shared has a trained network", OF_SEARCH)
                 leave += OF_SEARCH
             asked = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in leave}
-            asked["shared"] = self.shared or ""
+            asked |= {"shared": self.shared or "", **self.settings}
             if self.batch_size is None:
                 asked.pop("batch_size", None)
             work = partial(ensemble, self.space, self.data, folder=folder, **asked)
@@ -102,7 +112,7 @@ class EnsembleCommand:
         tell(text, {name: encode(value) for name, value in facts.items()}, json=self.json)
 
     def _refuse(self, why: str, names: Iterable[str]) -> None:
-        """Refuses options that would be without effect."""
-        for name in names:
-            if getattr(self, name) != getattr(EnsembleCommand, name):
-                raise InputError(f"{why}: leave out --{name.replace('_', '-')}")
+        """Refuses options that would be without effect, those of the search among them."""
+        given = [name for name in names if getattr(self, name) != getattr(EnsembleCommand, name)]
+        for name in [*given, *self.settings]:
+            raise InputError(f"{why}: leave out --{name.replace('_', '-')}")

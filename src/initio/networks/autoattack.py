@@ -197,7 +197,7 @@ def _segments(size: int, length: int, count: int, rng: torch.Generator) -> Tenso
 
 
 def _valued(model: nn.Module, x: Tensor, loss: Loss, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of each sample, its gradient by x (zeros where there is none), and who is answered wrongly."""
+    """The loss of each sample in x's precision, its gradient by x (or zeros), and who is answered wrongly."""
     x = x.detach().requires_grad_()
     logits = model(x)
     values = loss(logits)
@@ -206,7 +206,7 @@ def _valued(model: nn.Module, x: Tensor, loss: Loss, y: Tensor) -> tuple[Tensor,
         [slope] = torch.autograd.grad(values.sum(), [x], allow_unused=True)
     if slope is None:
         slope = torch.zeros_like(x)
-    return values.detach(), slope, logits.argmax(1) != y
+    return values.detach().to(x.dtype), slope, logits.argmax(1) != y
 
 
 def _of(logits: Tensor, classes: Tensor) -> Tensor:
