@@ -364,8 +364,7 @@ def settings_section(subject: Subject) -> Section | None:
     if subject.task is not None:
         blocks.append(Listing(subject.task.command()))
     if subject.ensemble is not None:
-        asked = subject.ensemble.plan
-        blocks += [Listing(asked.command()), _facts(asked.settings)]
+        blocks.append(Listing(subject.ensemble.plan.command()))
     if subject.convergence is not None:
         study = subject.convergence.plan
         blocks += [Listing(study.command(subject.notation(study.architecture))), _facts(study.settings)]

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 Method = Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"]
 Prior = Literal["auto", "uniform", "ranking"]
 LEAST = 2  # members
-TYPED = ("posterior", "posterior_epochs", "batch_size")  # the settings of the search that are options of the command
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,9 @@ class EnsemblePlan:
             raise InputError(f"droppath needs networks that can drop paths: take {able}, not {self.space}")
 
     def command(self) -> str:
-        """The same for the command line, but for settings that it has no options for."""
+        """The same for the command line."""
         own = {name: value for name, value in vars(self).items() if name not in ("space", "settings", "versions")}
-        own |= {name: value for name, value in self.settings.items() if name in TYPED}
-        asked = {name: value for name, value in own.items() if value not in (None, "")}
+        asked = {name: value for name, value in (own | self.settings).items() if value not in (None, "")}
         return f"initio ensemble {quote(self.space)} {option_words(asked)}"
 
     def networks(self, members: Sequence[TrainedModel]) -> list[nn.Module]:
