@@ -135,9 +135,8 @@ def _made(path: str, folder: Path, shared: Path, seed: int, settings: dict[str, 
     if (folder / "result.json").is_file():
         return
     began = time.process_time()
-    # Member k is trained with seed + k: hundreds keep the members of two seeds apart.
     asked = {"prior": "uniform", **{"digits": {"size": 3}}.get(path, MEMBERS), **settings}
-    found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=100 * seed, **asked)
+    found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **asked)
     _spent(folder, began)
     print(f"{folder.parent.name} {folder.name}: error {found.outcome.judgement.error:.2f} %", flush=True)
 

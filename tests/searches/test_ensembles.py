@@ -5,10 +5,20 @@ from random import Random
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from initio.errors import InputError
 from initio.records import Architecture
-from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_re, nes_rs, nesbs, prior_of, uniform
+from initio.searches.ensembles import (
+    ArchitecturePosterior,
+    Estimates,
+    foresight,
+    nes_re,
+    nes_rs,
+    nesbs,
+    prior_of,
+    uniform,
+)
 from initio.spaces import NB201
 
 LABELS = np.arange(40) % 4
@@ -95,13 +105,14 @@ def test_the_best_of_many_comes_first_and_again(sampling: str, delta_by: str, es
     assert run() == found
 
 
-@pytest.mark.parametrize("sampling", ["mc", "svgd"])
-def test_ensembles_that_are_none_are_drawn_again(sampling: str, estimates: Estimates) -> None:
+@pytest.mark.parametrize(("sampling", "delta_by"), [("mc", "grid"), ("svgd", "grid"), ("svgd", "bayes")])
+def test_ensembles_that_are_none_are_drawn_again(sampling: str, delta_by: str, estimates: Estimates) -> None:
     """Of a posterior whose draws often repeat a network."""
     posterior, rng = leaning(3.0), np.random.default_rng(0)
     once = [tuple(posterior.sample(rng) for _ in range(3)) for _ in range(12)]
     assert sum(map(estimates.different, once)) < 12
-    found = nesbs(posterior, estimates, 3, 12, np.random.default_rng(0), sampling)  # type: ignore[arg-type]
+    found = nesbs(posterior, estimates, 3, 12, np.random.default_rng(0), sampling, delta_by)  # type: ignore[arg-type]
+    assert len(found) == 12
     assert len({frozenset(candidate.members) for candidate in found}) == 12
 
 
@@ -150,6 +161,18 @@ def test_children_differ_from_a_parent_in_one_decision(estimates: Estimates) -> 
     for number, child in enumerate(predict.asked[2:], start=2):
         distances = [sum(a != b for a, b in zip(child.choices, x.choices, strict=True)) for x in predict.asked[:number]]
         assert min(distances) == 1
+
+
+def test_a_posterior_that_foresees_losses(estimates: Estimates) -> None:
+    """Spearman of log p with the losses of those that were asked: 1 where p orders them, nothing of a few."""
+    for arch in list(NB201.architectures())[:12]:
+        estimates.of(arch)
+    losses = [estimates.loss([arch]) for arch in estimates.known]
+    assert foresight(FLAT, estimates) is None
+    assert foresight(leaning(1.0), Estimates(NB201, Fake(), LABELS)) is None
+    order = np.array([leaning(1.0).log_p(arch) for arch in estimates.known])
+    found = foresight(leaning(1.0), estimates)
+    assert found == pytest.approx(-float(spearmanr(order, losses).statistic))
 
 
 def test_a_prior_recovers_values_that_add_up() -> None:

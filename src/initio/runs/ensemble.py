@@ -45,6 +45,7 @@ from initio.searches.ensembles import (
     ArchitecturePosterior,
     Candidate,
     Estimates,
+    foresight,
     nes_re,
     nes_rs,
     nesbs,
@@ -213,6 +214,7 @@ class _EnsembleWork:
             networks=len(estimates.known),
             absent=tuple(sorted(set(range(at.examples.classes)) - set(labels.tolist()))),
             prior=prior,
+            foresight=foresight(posterior, estimates),
             seconds=time.perf_counter() - began,
         )
         if choice.absent:
@@ -342,7 +344,7 @@ def _train_member(
     if plan.method == "droppath":
         settings["drop_path"] = plan.drop_path
     train(
-        arch, plan.data, plan.recipe, seed=plan.seed + number, channels=plan.channels, cells=plan.cells,
+        arch, plan.data, plan.recipe, seed=plan.member_seed(number), channels=plan.channels, cells=plan.cells,
         folder=kept.member(number), resume=True, tensorboard=False, machine=MachineSettings(plan.device),
         on_event=on_event, **settings,
     )  # fmt: skip

@@ -112,6 +112,10 @@ class AlphaSearch(OneShotSearch):
         rows, _ = alpha_of(at).rows(values)
         return [row.softmax(0) for row in rows]
 
+    def distributions(self, at: SharedTraining, values: Tensor) -> list[Tensor]:
+        """What is drawn from: the same, where each categorical is a distribution of its own."""
+        return self.probabilities(at, values)
+
     def mean(self, at: SharedTraining, values: Tensor) -> Blend:
         """The blend without chance."""
         return Blend.rows(self.probabilities(at, values), kept=alpha_of(at).kept)
@@ -127,7 +131,7 @@ class AlphaSearch(OneShotSearch):
             arch = heaviest(at.problem, at.space, weights, Random(f"{self.name} {at.seed}"))
         else:
             arch = at.space.decode(weights)
-        return Reading(arch, tuple(at.knows.values.tolist()), entropy(self.probabilities(at, at.knows.values)))
+        return Reading(arch, tuple(at.knows.values.tolist()), entropy(self.distributions(at, at.knows.values)))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm, rankdata
+from scipy.stats import norm, rankdata, spearmanr
 
 from initio.errors import InputError
 from initio.records import Architecture
@@ -30,6 +30,7 @@ DeltaBy = Literal["grid", "bayes"]
 LEAST, MOST, GRID = -2.0, 1.0, 7  # of δ [NESBS 5.3.4], and how many values a grid has
 DRAWS = 100  # attempts to draw a network that an ensemble does not have
 ROUNDS = 20  # in which ensembles are drawn again for those that were none, or known
+LEAST_KNOWN = 10  # networks whose losses say whether the posterior agrees
 FOUNDERS = 5  # one in so many of NES-RE's networks is random, the others are children
 
 
@@ -43,7 +44,8 @@ class ArchitecturePosterior:
         temperature: what α is divided by [NESBS 5.6]; more is flatter.
         prior: log π of another prior, of the same length; none is uniform. Bayes' rule multiplies by it: with KL(p ‖ π)
             in place of KL(p ‖ uniform), the optimum of the evidence bound has logits α + log π wherever the
-            likelihood is a product over decisions, as the family of p takes it to be.
+            likelihood is a product over decisions, as the family of p takes it to be. An α that was stopped before its
+            optimum gives the prior more weight than that.
     """
 
     space: Space
@@ -54,40 +56,71 @@ class ArchitecturePosterior:
     @cached_property
     def logits(self) -> list[np.ndarray]:
         """One row a categorical."""
-        sizes = [len(decision) for decision in self.space.relaxation]
         logits = np.array(self.alpha)
         if self.prior:
             logits = logits + np.array(self.prior)
-        return np.split(logits / self.temperature, np.cumsum(sizes)[:-1])
+        return self._rows(logits / self.temperature)
+
+    @cached_property
+    def distributions(self) -> list[np.ndarray]:
+        """One for each group of `Space.rivals`: a categorical's own, or that of all edges into a node."""
+        return [shares(np.concatenate([self.logits[k] for k in group])) for group in self.space.rivals]
 
     @cached_property
     def marginals(self) -> list[np.ndarray]:
         """The probability of each option, by categorical."""
-        return [shares(row) for row in self.logits]
+        return self._rows(self._in_order(np.concatenate(self.distributions)))
 
     @property
     def entropies(self) -> list[float]:
-        """Of each categorical, as a share of a uniform one's."""
-        return [float(-(p * np.log(np.maximum(p, 1e-300))).sum() / np.log(max(2, len(p)))) for p in self.marginals]
+        """Of each categorical's distribution, as a share of a uniform one's."""
+        own = {}
+        for group, p in zip(self.space.rivals, self.distributions, strict=True):
+            entropy = float(-(p * np.log(np.maximum(p, 1e-300))).sum() / np.log(max(2, len(p))))
+            own.update(dict.fromkeys(group, entropy))
+        return [own[k] for k in range(len(own))]
 
     @property
     def mode(self) -> Architecture:
         """The likeliest architecture."""
         return self.space.decode([row.tolist() for row in self.marginals])
 
+    def log_p(self, arch: Architecture) -> float:
+        """log p of an architecture's options, up to a constant."""
+        return float(sum(np.log(max(self.marginals[k][option], 1e-300)) for k, option in self.space.active(arch)))
+
     def sample(self, rng: np.random.Generator) -> Architecture:
-        """One architecture: the largest log p + Gumbel noise of each categorical, as Algorithm 5.2 draws them."""
+        """One architecture: the largest log p + Gumbel noise of each distribution, as Algorithm 5.2 draws them.
+
+        Where that is not connected the space's `decode` moves to the nearest that is.
+        """
         noisy = [np.log(np.maximum(p, 1e-300)) + rng.gumbel(size=len(p)) for p in self.marginals]
         return self.space.decode([row.tolist() for row in noisy])
 
     def sets(self, size: int, deltas: Sequence[float], rng: np.random.Generator) -> list[Members]:
         """An ensemble for each δ by SVGD-RD (Algorithm 5.3), all moved at once from starts of their own."""
-        target: Blocks = relaxed(self.logits)
+        operations = [len(self.space.relaxation[group[0]]) for group in self.space.rivals]
+        target: Blocks = relaxed([np.log(np.maximum(p, 1e-300)) for p in self.distributions], operations)
         particles = settled(target, target.draw(rng, (len(deltas), size)), np.array(deltas))
         return [
-            tuple(self.space.decode([own.tolist() for own in target.split(x)]) for x in together)
+            tuple(self.space.decode([own.tolist() for own in self._rows(self._in_order(x))]) for x in together)
             for together in particles
         ]
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """Where each categorical begins in a row of all, and its end."""
+        return np.cumsum([0, *(len(decision) for decision in self.space.relaxation)])
+
+    def _rows(self, values: np.ndarray) -> list[np.ndarray]:
+        return np.split(values, self._starts[1:-1])
+
+    def _in_order(self, values: np.ndarray) -> np.ndarray:
+        """Group by group → categorical by categorical."""
+        order = [i for group in self.space.rivals for k in group for i in range(*self._starts[k : k + 2])]
+        out = np.empty_like(values)
+        out[order] = values
+        return out
 
 
 @dataclass(frozen=True)
@@ -165,8 +198,8 @@ def nesbs(
         found = _by_bayes(posterior, estimates, size, count, rng)
     if not found:
         raise InputError(
-            f"the posterior is so sure that none of {count} draws has {size} different networks: "
-            f"take a higher temperature, or more candidates"
+            f"none of {ROUNDS * count} draws has {size} different networks, since the posterior is too sure or the "
+            f"ensemble too large: take a higher temperature, more candidates or fewer members"
         )
     return sorted(found, key=lambda candidate: candidate.loss)
 
@@ -177,11 +210,22 @@ def _redrawn(
     """So many ensembles of different networks, no two of which are the same; fewer where the last rounds find none."""
     found: dict[frozenset[Architecture], Candidate] = {}
     for _ in range(ROUNDS):
-        for candidate in _judged(draw(count - len(found)), estimates):
-            found.setdefault(frozenset(candidate.members), candidate)
+        _keep(found, draw(count - len(found)), estimates)
         if len(found) == count:
             break
     return list(found.values())
+
+
+def _keep(
+    found: dict[frozenset[Architecture], Candidate],
+    drawn: Sequence[tuple[Members, float | None]],
+    estimates: Estimates,
+) -> list[Candidate]:
+    """Adds those that are ensembles and new; all that are ensembles."""
+    judged = _judged(drawn, estimates)
+    for candidate in judged:
+        found.setdefault(frozenset(candidate.members), candidate)
+    return judged
 
 
 def _judged(drawn: Sequence[tuple[Members, float | None]], estimates: Estimates) -> list[Candidate]:
@@ -193,18 +237,25 @@ def _judged(drawn: Sequence[tuple[Members, float | None]], estimates: Estimates)
 def _by_bayes(
     posterior: ArchitecturePosterior, estimates: Estimates, size: int, count: int, rng: np.random.Generator
 ) -> list[Candidate]:
-    """δ by Bayesian optimisation: each is judged by the best of a few ensembles drawn with it."""
+    """δ by Bayesian optimisation: each is judged by the best of a few ensembles drawn with it.
+
+    A δ with which no draw has different networks has no value; the optimiser is told nothing of it, and the next δ is
+    drawn at random.
+    """
     optimiser = GaussianProcess(1, seed=int(rng.integers(2**31)), start=(((0 - LEAST) / (MOST - LEAST),),))
-    found: list[Candidate] = []
-    each = max(1, count // GRID)
-    for _ in range(-(-count // each)):
-        (place,) = optimiser.suggest()
+    found: dict[frozenset[Architecture], Candidate] = {}
+    each, barren = max(1, count // GRID), False
+    for _ in range(ROUNDS * GRID):
+        place = float(rng.random()) if barren else optimiser.suggest()[0]
         delta = LEAST + place * (MOST - LEAST)
-        own = _judged([(members, delta) for members in posterior.sets(size, [delta] * each, rng)], estimates)
-        worst = max((candidate.loss for candidate in found), default=float(np.log(estimates.labels.max() + 2)))
-        optimiser.observe((place,), -min((candidate.loss for candidate in own), default=worst))
-        found += own
-    return found
+        drawn = [(members, delta) for members in posterior.sets(size, [delta] * min(each, count - len(found)), rng)]
+        own = _keep(found, drawn, estimates)
+        barren = not own
+        if own:
+            optimiser.observe((place,), -min(candidate.loss for candidate in own))
+        if len(found) == count:
+            break
+    return list(found.values())
 
 
 def uniform(space: Space, estimates: Estimates, size: int, count: int, seed: int) -> list[Candidate]:
@@ -259,6 +310,17 @@ def _greedy(pool: Iterable[Architecture], estimates: Estimates, size: int) -> li
         left.remove(best)
         chosen.append(best)
     return chosen
+
+
+def foresight(posterior: ArchitecturePosterior, estimates: Estimates) -> float | None:
+    """Spearman of log p and −loss over all networks that have predicted; None of fewer than 10, or of equals."""
+    known = list(estimates.known)
+    if len(known) < LEAST_KNOWN:
+        return None
+    logs, losses = [posterior.log_p(arch) for arch in known], [estimates.loss([arch]) for arch in known]
+    if len(set(logs)) == 1 or len(set(losses)) == 1:
+        return None
+    return -float(spearmanr(logs, losses).statistic)
 
 
 def prior_of(space: Space, archs: Sequence[Architecture], values: np.ndarray) -> tuple[float, ...]:

@@ -93,6 +93,7 @@ class Space(ABC):
     auxiliary_head: ClassVar[bool] = False  # whether its networks can have one while they learn
     alike: ClassVar[bool] = False  # whether its further cells have the same decisions as the first
     wired: ClassVar[bool] = True  # whether `cells` shows how data flows
+    paths: ClassVar[int] = 1  # categoricals of a group of `rivals` that an architecture uses
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the decisions, and one architecture."""
@@ -145,6 +146,11 @@ class Space(ABC):
     def relaxation(self) -> tuple[Decision, ...]:
         """The categoricals that a gradient-based search weighs."""
         return self.decisions
+
+    @property
+    def rivals(self) -> tuple[tuple[int, ...], ...]:
+        """The categoricals of `relaxation` in groups; `decode` compares options of one group with each other."""
+        return tuple((categorical,) for categorical in range(len(self.relaxation)))
 
     def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
         """The options of `relaxation` that an architecture uses, as (categorical, option)."""

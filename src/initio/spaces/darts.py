@@ -40,6 +40,7 @@ class DartsSpace(GenotypeSpace):
     """
 
     one_shot = prunable = alike = True
+    paths = 2
     sizes = replace(GenotypeSpace.sizes, growing=Size(cells=5))
 
     @property
@@ -92,6 +93,15 @@ class DartsSpace(GenotypeSpace):
         """One categorical over the operations for each of the 14 possible edges of either cell."""
         return tuple(Decision(f"{cell} {s}-{node + 2}", OPS, cell) for cell in CELLS for s, node in EDGES)
 
+    @property
+    def rivals(self) -> tuple[tuple[int, ...], ...]:
+        """The edges into a node."""
+        return tuple(
+            tuple(start + place for place, (_, n) in enumerate(EDGES) if n == node)
+            for start in (0, len(EDGES))
+            for node in range(NODES)
+        )
+
     def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
         """The edges that are there, with their operations; the other categoricals are absent."""
         genotype = self.genotype(arch)
@@ -139,6 +149,11 @@ class DartsByNode(DartsSpace):
                 Decision(f"{cell} node {node + 2} operation", OPS, cell),
             )
         )
+
+    @property
+    def rivals(self) -> tuple[tuple[int, ...], ...]:
+        """Each categorical is compared with itself alone."""
+        return tuple((categorical,) for categorical in range(len(self.relaxation)))
 
     def active(self, arch: Architecture) -> tuple[tuple[int, int], ...]:
         """The two inputs and the operations of each node."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Method = Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"]
 Prior = Literal["auto", "uniform", "ranking"]
 LEAST = 2  # members
+MEMBERS = 70_303  # stream of their seeds
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class EnsemblePlan:
         delta_by: how svgd finds its δ: the values of a grid in turn, or by Bayesian optimisation (bayes).
         candidates: ensembles that are compared, and for nes-rs and nes-re the size of their pools.
         temperature: what α is divided by before it is sampled; more is flatter.
-        seed: of everything; member k is trained with seed + k.
+        seed: of everything.
         supernet_epochs: of the shared weights.
         recipe: how members are trained, as for `initio train`.
         epochs: of each member; by default the recipe's.
@@ -118,6 +119,10 @@ class EnsemblePlan:
         asked = {name: value for name, value in (own | self.settings).items() if value not in (None, "")}
         return f"initio ensemble {quote(self.space)} {option_words(asked)}"
 
+    def member_seed(self, number: int) -> int:
+        """With which a member is trained; no other ensemble's members have it."""
+        return int(generator(self.seed, MEMBERS, number).integers(2**31))
+
     def networks(self, members: Sequence[TrainedModel]) -> list[nn.Module]:
         """Whose probabilities are averaged: the members; of droppath one that answers at random, several times."""
         if self.method == "droppath":
@@ -142,6 +147,8 @@ class Choice:
         networks: different ones whose predictions were needed.
         absent: classes without a sample in the part that chose.
         prior: log π of each option, all categoricals in a row; none where it is uniform.
+        foresight: Spearman of the posterior's log p and the estimated losses of the networks that were asked, turned;
+            None where these are few. It says how much the posterior has learned.
         seconds: that the choice took, once the shared network was there.
     """
 
@@ -156,6 +163,7 @@ class Choice:
     networks: int
     absent: tuple[int, ...] = ()
     prior: tuple[float, ...] = ()
+    foresight: float | None = None
     seconds: float = field(default=0.0, compare=False)
 
     kind: ClassVar[str] = "choice of an ensemble"
@@ -261,6 +269,10 @@ class Ensemble:
             told["chosen"] += f"; δ {self.choice.delta:g}"
         entropy = sum(self.choice.entropies) / len(self.choice.entropies)
         told["posterior"] = f"entropy {entropy:.3f} of 1, mode {home.format(self.choice.mode)}"
+        if self.choice.foresight is not None:
+            told["posterior"] += (
+                f"; likelier networks err less by Spearman {self.choice.foresight:.2f} of {self.choice.networks}"
+            )
         told |= {"tested on": self.outcome.tested} | self.outcome.judgement.told()
         if self.outcome.corrupted:
             parts = by_corruption(self.outcome.corrupted)

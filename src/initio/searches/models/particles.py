@@ -115,18 +115,20 @@ class Blocks:
         return np.concatenate([part.draw(rng, shape) for part in self.parts], axis=-1)
 
 
-def relaxed(logits: Sequence[np.ndarray]) -> Blocks:
+def relaxed(logits: Sequence[np.ndarray], operations: Sequence[int] | None = None) -> Blocks:
     """The posterior over architectures as a density: a Gaussian of covariance |O|·I about each option [NESBS 5.8].
 
     Args:
         logits: of each decision, its options' log p up to a constant.
+        operations: |O| of each decision; by default all of its options. A decision between edges too has fewer.
     """
-    return Blocks(tuple(_about_options(np.asarray(row, dtype=np.float64)) for row in logits))
+    counts = operations or [len(row) for row in logits]
+    return Blocks(tuple(_about_options(np.asarray(row), float(n)) for row, n in zip(logits, counts, strict=True)))
 
 
-def _about_options(row: np.ndarray) -> GaussianMixture:
+def _about_options(row: np.ndarray, variance: float) -> GaussianMixture:
     weights = np.maximum(shares(row), np.finfo(np.float64).tiny)
-    return GaussianMixture(weights, np.eye(len(row)), np.full(len(row), float(len(row))))
+    return GaussianMixture(weights, np.eye(len(row)), np.full(len(row), variance))
 
 
 def decoded(target: Blocks, x: np.ndarray) -> np.ndarray:
