@@ -132,6 +132,8 @@ class DartsByNode(DartsSpace):
     distribution each node keeps its two best inputs and its two best operations, the best with the best.
     """
 
+    paths = 1
+
     @property
     def by_node(self) -> GraphSpace:
         """Itself."""
