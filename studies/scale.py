@@ -12,6 +12,7 @@ architecture. Each store has a process of its own, so that the memory is what it
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from initio.autodiff.work import executor_for
 from initio.data import load
 from initio.metrics import Options
 from initio.records import Architecture, Evaluation
@@ -187,6 +189,7 @@ def throughput(cells: int, workers: Sequence[int]) -> None:
     for name, count, cluster in places:
         with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "scores.db")) as store:
             heard: list[tuple[int, float]] = []
+            before = _computed()
             score_pool(
                 job, pool, store, workers=count, cluster=cluster,
                 on_progress=lambda p, heard=heard: heard.append((p.done, time.perf_counter())),
@@ -194,7 +197,41 @@ def throughput(cells: int, workers: Sequence[int]) -> None:
         begun = [at for at in heard if at[0] >= max(1, cells // 10)]  # the workers are there by then
         rate = (begun[-1][0] - begun[0][0]) / (begun[-1][1] - begun[0][1])
         one = one or rate
-        print(f"{name:>8} workers: {rate:6.1f} cells a second, {rate / one:.2f} times one process", flush=True)
+        spent = (_computed() - before) / cells
+        print(
+            f"{name:>8} workers: {rate:6.1f} cells a second, {rate / one:.2f} times one process; "
+            f"{spent:.2f} s computed a cell, the start of processes included",
+            flush=True,
+        )
+    dispatch()
+
+
+def _computed() -> float:
+    """Seconds that this process and those that have ended under it have computed."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def nothing(number: int) -> int:
+    """Work that costs nothing."""
+    return number
+
+
+def dispatch(tasks: int = 3000) -> None:
+    """How many tasks that cost nothing are sent and answered, once the workers are there, and what that costs here."""
+    for name, executor in (("here", executor_for()), ("2", executor_for(2)), ("local:2", executor_for(1, "local:2"))):
+        heard: list[tuple[float, float]] = []
+
+        def note(*_: int, heard: list[tuple[float, float]] = heard) -> None:
+            heard.append((time.perf_counter(), time.process_time()))
+
+        executor.map(nothing, range(tasks), note)
+        (began, cpu), (ended, spent) = heard[tasks // 10], heard[-1]
+        count = len(heard) - 1 - tasks // 10
+        print(
+            f"{name:>8} workers: {count / (ended - began):8,.0f} empty tasks a second, "
+            f"{1000 * (spent - cpu) / count:.3f} ms computed here for each",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

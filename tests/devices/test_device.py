@@ -17,6 +17,7 @@ import initio
 from initio.autodiff import devices
 from initio.autodiff.devices import check_device, find_device
 from initio.autodiff.record import Tape, record
+from initio.autodiff.work import device_of_workers
 from initio.data import Dataset, load
 from initio.kernels.empirical import ntk
 from initio.metrics import METRICS, Options, Value, base, choose_metrics, evaluate, gradients
@@ -234,7 +235,14 @@ def test_a_device_that_is_not_there(name: str, match: str) -> None:
     with pytest.raises(initio.InputError, match=match):
         check_device(name)
     with pytest.raises(initio.InputError, match=match):
-        Options(device=name)
+        device_of_workers(name, measured=True)
+
+
+def test_the_name_of_a_device_is_checked_at_once() -> None:
+    """Whether there is one is for whoever measures to say, on another machine perhaps."""
+    with pytest.raises(initio.InputError, match="a device is auto"):
+        Options(device="gpu")
+    assert Options(device="cuda:1").device == "cuda:1"
 
 
 def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

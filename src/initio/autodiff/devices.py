@@ -22,15 +22,20 @@ def available() -> list[str]:
     return [name for name, there in found.items() if there]
 
 
-def check_device(name: str) -> None:
-    """An `InputError` for what is no device, or is not here.
+def check_name(name: str) -> None:
+    """An `InputError` for what is no device anywhere.
 
-    >>> check_device("gpu")
+    >>> check_name("gpu")
     Traceback (most recent call last):
     initio.errors.InputError: a device is auto, cpu, cuda, cuda:0, cuda:1, ... or mps, not 'gpu'
     """
     if not NAMES.fullmatch(name):
         raise InputError(f"a device is auto, cpu, cuda, cuda:0, cuda:1, ... or mps, not {name!r}")
+
+
+def check_device(name: str) -> None:
+    """An `InputError` for what is no device, or is not here."""
+    check_name(name)
     kind, _, number = name.partition(":")
     if kind not in ("auto", "cpu") and kind not in (known := available()):
         raise InputError(f"there is no device {name!r} here: take {' or '.join(known)}")
@@ -67,6 +72,12 @@ def find_device(name: str, *, measured: bool = False) -> torch.device:
     check_device(name)
     if name == "auto":
         name = next(kind for kind in available() if not measured or can_measure(kind))
-    if measured and not can_measure(name):
-        raise InputError(f"{name} has no float64, in which sums and kernels are kept: measure on cpu or cuda")
+    if measured:
+        check_measures(name)
     return torch.device(name)
+
+
+def check_measures(name: str) -> None:
+    """An `InputError` for a device that has no float64."""
+    if not can_measure(name):
+        raise InputError(f"{name} has no float64, in which sums and kernels are kept: measure on cpu or cuda")

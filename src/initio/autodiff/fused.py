@@ -137,7 +137,7 @@ def _build() -> Build:
 
 def _compiled(compiler: str) -> Path:
     """The shared library in the user's cache; its name changes with the source, the flags and the processor."""
-    key = hashlib.sha256("\n".join([SOURCE.read_text(), *FLAGS, compiler, _processor()]).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\n".join([SOURCE.read_text(), *FLAGS, compiler, processor()]).encode()).hexdigest()[:16]
     folder = _folder()
     target = folder / f"fused-{key}.so"
     if target.exists() and _is_ours(target):
@@ -178,7 +178,7 @@ def _is_ours(path: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _processor() -> str:
+def processor() -> str:
     """What -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -138,6 +138,7 @@ class ScoreCommand:
         return sample(space, self.sample or 0, self.seed if self.sample_seed is None else self.sample_seed)
 
     def _job(self, space: Space) -> ScoringJob:
+        from initio.autodiff.work import device_of_workers
         from initio.data import load
         from initio.metrics import Options, choose_metrics
         from initio.scores.pool import ScoringJob
@@ -151,7 +152,7 @@ class ScoreCommand:
             loss=self.loss,
             dtype=self.dtype,
             memory=byte_count("--memory", self.memory),
-            device=self.device,
+            device=device_of_workers(self.device, self.cluster, measured=True),
         )
         batch = load(self.data).batch(self.batch_size, self.seed, labels=self.labels)
         network = NetworkSettings(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initio.autodiff.devices import check_device
+from initio.autodiff.devices import check_name
 from initio.autodiff.layers import CHUNK_BYTES, PARTS
 from initio.autodiff.parts import Parts
 from initio.autodiff.passes import outputs
@@ -84,7 +84,7 @@ class Options:
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise InputError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
-        check_device(self.device)
+        check_name(self.device)  # whether it is there is for whoever measures to say
         if self.memory is not None and self.memory < 1:
             raise InputError(f"memory must be a positive number of bytes, not {self.memory}")
 

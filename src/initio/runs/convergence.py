@@ -16,6 +16,7 @@ from initio.analysis.topology import CellShape, shape
 from initio.analysis.variants import Variant, VariantKind, adapted, variants
 from initio.autodiff.devices import apart, find_device
 from initio.autodiff.threads import one_thread
+from initio.autodiff.work import device_of_workers
 from initio.data import Noise
 from initio.data.sources import load_parts, located
 from initio.errors import InputError
@@ -192,7 +193,7 @@ def convergence(
         seed=seed,
         drawn=n,
         varied=kind,
-        device=str(find_device(device)),
+        device=device_of_workers(device, cluster),
     )
     study = ConvergenceFolder(folder or new_folder("convergence", arch.space, seed=seed))
     study.begin(plan, resume=True)

@@ -158,7 +158,10 @@ def explain(
     if not measure:
         table, others = _shipped(space, arch)
     if measured := table is None:
-        asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, cluster, device, store)
+        from initio.autodiff.work import device_of_workers
+
+        on = device_of_workers(device, cluster, measured=True)
+        asked = _Asked(space, arch, pool, data, batch_size, changes, seed, workers, cluster, on, store)
         table = asked.measured(on_progress)
         count = min(pool, space.count())
         others = f"{count} random architectures of {space.name}, measured now on {data or 'noise'}"

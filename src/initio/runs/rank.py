@@ -154,11 +154,13 @@ def rank(
         architectures = min(POOL, what.count())
     if isinstance(architectures, int):
         architectures = sample(what, architectures, seed)
+    from initio.autodiff.work import device_of_workers
     from initio.metrics import Options
 
     pool = [what.check(arch) for arch in architectures]
     names = tuple(member.metric for member in MEMBERS)
-    job = ScoringJob(what, problem.batch(seed), names, problem.network, Options(device=device), seed, repeats)
+    options = Options(device=device_of_workers(device, cluster, measured=True))
+    job = ScoringJob(what, problem.batch(seed), names, problem.network, options, seed, repeats)
     with TemporaryDirectory() as temporary, Store(store or Path(temporary) / "scores.db") as kept:
         score_pool(job, pool, kept, workers=workers, cluster=cluster, on_progress=on_progress)
         return _ranked(what, pool_table(job, pool, kept))

@@ -14,8 +14,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from initio.autodiff.devices import find_device
-from initio.autodiff.work import executor_for
+from initio.autodiff.work import device_of_workers, executor_for
 from initio.data import Data
 from initio.data.draw import whole
 from initio.data.sources import has_size, load_parts, located
@@ -158,7 +157,7 @@ def search(
         home, data, labels=labels, batch_size=batch_size, limits=limits, channels=channels, cells=cells, pixels=pixels,
         size=size,
     )  # fmt: skip
-    problem = replace(problem, device=str(find_device(device, measured=device == "auto")))
+    problem = replace(problem, device=device_of_workers(device, cluster, measured=device == "auto"))
     if target is not None:
         shape = problem.known_data.shape
         if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
@@ -289,7 +288,7 @@ class _Work:
             crew.close()
 
     def _asked_for(self) -> Executor:
-        return executor_for(self.plan.workers or 1, self.plan.cluster)
+        return executor_for(self.plan.workers or 1, self.plan.cluster, self.problem.device)
 
     def _measuring(self) -> Executor:
         """Where networks are measured."""

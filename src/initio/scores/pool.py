@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from initio.autodiff.threads import one_thread
-from initio.autodiff.work import executor_for
+from initio.autodiff.work import device_of_workers, executor_for, is_remote
 from initio.errors import InputError
 from initio.records import Architecture, Batch, Evaluation, Settings, settings
 from initio.scores.measure import home_of, is_cost, measure, subject
@@ -101,12 +101,15 @@ class ScoringPart:
     def settings(self) -> Settings:
         """All that a value depends on beside architecture, data and seed; of a measured one, whose roundings it has."""
         from initio.autodiff import fused
-        from initio.autodiff.devices import find_device
+        from initio.autodiff.devices import check_measures, find_device
 
         if self.counted:
             return self.how
         how, arithmetic = dict(self.how), "torch"
-        device = find_device(self.device, measured=True).type
+        device = self.device.partition(":")[0]  # of a worker, perhaps, and not here
+        if device == "auto":
+            device = find_device(device, measured=True).type
+        check_measures(device)
         if device != "cpu":  # one kind of device has one kind of roundings
             return settings(**how, threads=1, arithmetic=arithmetic, device=device)
         if how["dtype"] == "float32":  # all that the compiled kernels know
@@ -222,7 +225,10 @@ def score_pool(
 
     Returns how each phase ended: counting, if a metric is a cost, and scoring, if one is not.
     """
-    executor = executor_for(workers, cluster)
+    device = device_of_workers(job.options.device, cluster, measured=True)
+    if is_remote(cluster) and job.options.device == "auto":
+        raise InputError(f"say which device the workers of {cluster} have: {device}, as it seems, not auto")
+    executor = executor_for(workers, cluster, device)
     store.describe(job.batch)
     tasks, known = missing(job, architectures, store)
     ended = []

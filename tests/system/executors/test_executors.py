@@ -1,11 +1,12 @@
 """What every executor promises: all tasks, each answer once, whoever dies, and a sentence about what cannot go on."""
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,13 +16,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from distributed import KilledWorker
 
 from initio import InputError
 from initio.autodiff import fused
-from initio.autodiff.work import arithmetic, executor_for
+from initio.autodiff.work import arithmetic, device_of_workers, executor_for
 from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Processes, base, cluster
-from initio.system.executors.base import WorkerDiedError, relay
+from initio.system.executors.base import WorkerDiedError, relay, versions
 from initio.system.executors.cluster import Cluster, _ClusterSession, local_cluster
 from tests.system.executors.deadly import (
     die_of_three,
@@ -124,7 +126,7 @@ def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done
 def test_what_a_cluster_answers(raised: Exception, told: type[Exception], match: str) -> None:
     """Deaths that a scheduler no longer hides, and workers that lack something."""
     session = _ClusterSession.__new__(_ClusterSession)
-    session._where, session._met = "tcp://host:1", set()
+    session._where, session._met, session._known = "tcp://host:1", set(), set()
     session._client = SimpleNamespace(scheduler_info=lambda **_: {})
     future: Future[int] = Future()
     future.set_exception(raised)
@@ -161,16 +163,16 @@ class _Flaky(Executor):
 
     @contextmanager
     def open(self, work: object) -> Iterator[Any]:
-        yield SimpleNamespace(workers=2, submit=self._submit, look=lambda: None)
+        yield SimpleNamespace(workers=2, together=1, submit_all=self._submit_all, look=lambda: None)
 
-    def _submit(self, task: int) -> Future[int]:
-        future: Future[int] = Future()
+    def _submit_all(self, tasks: list[int]) -> Future[list[int]]:
+        future, [task] = Future[list[int]](), tasks
         if self.deaths.get(task, 0):
             self.deaths[task] -= 1
             future.set_exception(WorkerDiedError("killed"))
         else:
             self.done.append(task)
-            future.set_result(square(task))
+            future.set_result([square(task)])
         return future
 
 
@@ -186,6 +188,18 @@ def test_what_is_retried_and_what_is_given_up() -> None:
         flaky.map(square, TASKS, lambda number, _: found.append(number))
     assert lost.value.numbers == [5, 11]
     assert sorted(found) == [number for number in TASKS if number not in (5, 11)]
+
+
+@contextmanager
+def another(scheduler: str, changed: dict[str, str]) -> Iterator[None]:
+    """A worker in another environment."""
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--no-nanny", "--no-dashboard"]
+    command += ["--nthreads", "1"]
+    with subprocess.Popen(command, env=os.environ | changed, stderr=subprocess.DEVNULL) as worker:
+        try:
+            yield
+        finally:
+            worker.kill()
 
 
 @contextmanager
@@ -218,9 +232,108 @@ def test_a_worker_of_another_version_is_refused_before_it_unpickles_anything(tmp
         ):
             while session.workers < 2:
                 time.sleep(0.1)
+            time.sleep(cluster.ASKED)
             for act in (lambda: session.submit(3), session.look):
                 with refused:
                     act()
+
+
+def test_a_worker_with_other_instructions_is_refused(tmp_path: Path) -> None:
+    """Whose last bits differ: torch takes other code there. A GPU's values do not depend on it."""
+    with local_cluster(0) as local, another(local.scheduler_address, {"ATEN_CPU_CAPABILITY": "default"}):
+        refused = r"has instructions DEFAULT, this process has \S+: take processors of one kind"
+        if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+            pytest.fail("this machine has nothing that could be switched off")
+        with pytest.raises(InputError, match=refused):
+            answers(executor_for(1, local.scheduler_address), square)
+        assert answers(executor_for(1, local.scheduler_address, "cuda"), square) == SQUARES
+
+
+def test_a_device_is_the_workers_own(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client needs no GPU, and does not say what is the fastest there."""
+    assert device_of_workers("cuda:1", scheduler, measured=True) == "cuda:1"
+    monkeypatch.setattr("initio.autodiff.devices.available", lambda: ["cuda", "cpu"])
+    assert device_of_workers("auto", measured=True) == "cuda"
+    assert device_of_workers("auto", scheduler, measured=True) == "cpu"
+    for name, why in (("gpu", "a device is auto, cpu"), ("mps", "mps has no float64")):
+        with pytest.raises(InputError, match=why):
+            device_of_workers(name, scheduler, measured=True)
+
+
+def test_small_tasks_travel_together(scheduler: str) -> None:
+    """And large ones alone, so that an answer is not kept back."""
+    with Cluster(scheduler).open(square) as session:
+        assert session.together == 1
+        assert session.submit_all([3, 4]).result(60) == [9, 16]
+        assert session.together > 10
+        session._pace = 30.0  # type: ignore[attr-defined]
+        assert session.together == 1
+    sent: list[int] = []
+    submit_all = _ClusterSession.submit_all
+
+    def noted(session: Any, tasks: Sequence[int]) -> Future[list[int]]:
+        sent.append(len(tasks))
+        future: Future[list[int]] = submit_all(session, tasks)
+        return future
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_ClusterSession, "submit_all", noted)
+        heard = dict[int, int]()
+        Cluster(scheduler).map(square, range(2000), heard.__setitem__)
+    assert heard == {number: number * number for number in range(2000)}
+    assert sum(sent) == 2000
+    assert len(sent) < 200
+
+
+def test_who_works_is_asked_once_a_second(scheduler: str) -> None:
+    with Cluster(scheduler).open(square) as session:
+        asked: list[object] = []
+        info = session._client.scheduler_info  # type: ignore[attr-defined]
+        session._client.scheduler_info = lambda **given: (asked.append(given), info(**given))[1]  # type: ignore[attr-defined]
+        began = time.monotonic()
+        for number in range(50):
+            session.submit(number).result(60)
+            assert session.workers == 2
+        assert len(asked) <= 1 + time.monotonic() - began
+
+
+def test_workers_that_are_still_queued_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As those that were lost: with the same line, for as long."""
+    monkeypatch.setattr(cluster, "SAID", 0.2)
+    with local_cluster(0) as local:
+        monkeypatch.setattr(cluster, "DESERTED", 1.0)
+        with pytest.raises(InputError, match="has had no worker for 0 minutes: .*dask worker starts them"):
+            answers(Cluster(local.scheduler_address), square)
+        assert "has no worker: waiting 0 minutes for one" in caplog.text
+        monkeypatch.setattr(cluster, "DESERTED", 600.0)
+        helper = threading.Timer(2, local.scale, [1])
+        helper.start()
+        assert answers(Cluster(local.scheduler_address), square) == SQUARES
+        helper.join()
+
+
+LOUD = """
+import sys
+from initio.cli.logs import json_lines, say
+from initio.system.executors.cluster import Cluster
+from tests.system.executors.deadly import refuse_three
+if __name__ == "__main__":
+    with json_lines():
+        say("begun")
+        try:
+            Cluster("local:2").map(refuse_three, range(20), lambda number, answer: None)
+        except ValueError as error:
+            say(f"initio: {error}")
+"""
+
+
+def test_a_local_cluster_writes_nothing_past_the_log() -> None:
+    """What a worker says of an error is on the same stream."""
+    said = subprocess.run([sys.executable, "-c", LOUD], stderr=subprocess.PIPE, text=True, check=True).stderr
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert [line["level"] for line in lines] == ["info", "error"]
 
 
 def test_a_worker_without_a_package_is_refused(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,9 +352,11 @@ def test_workers_whose_arithmetic_differs_are_refused(mortal: Executor) -> None:
 
 def test_executors_of_verbs_ask_for_the_arithmetic() -> None:
     facts = arithmetic()
-    assert set(facts) == {"python", "initio", "torch", "numpy", "kernels", "instructions"}
+    built = {"build of torch", "machine", "kernels", "instructions", "processor"}
+    assert set(facts) == {"python", "initio", "torch", "numpy"} | built
     for executor in (executor_for(2), executor_for(1, "local:2")):
         assert executor.alike() == facts
+    assert executor_for(2, device="cuda:1").alike() == versions(), "a GPU's values are not the processor's"
 
 
 def test_a_task_ends_when_its_client_is_gone(scheduler: str, tmp_path: Path) -> None:
@@ -287,6 +402,7 @@ def test_a_cluster_that_loses_all_workers_is_waited_for_and_then_left(
 ) -> None:
     monkeypatch.setattr(base, "LOOK", 0.1)
     monkeypatch.setattr(cluster, "SAID", 0.2)
+    monkeypatch.setattr(cluster, "MESSAGE", 0.0)  # one task a message, so that some are left when the worker goes
     with local_cluster(1) as local:
         heard: list[int] = []
 

@@ -24,6 +24,9 @@ LOOK = 5.0  # seconds without an answer after which somebody looks whether there
 SAME = ("initio", "torch", "numpy")  # whose versions must be the same everywhere
 REMEDIES = {  # for what may differ besides versions
     "kernels": "give both a C compiler, or set INITIO_FUSED=0 for both",
+    "build of torch": "install the same, as values of the CPU are promised to the bit",
+    "machine": "take processors of one kind, whose last bits are the same",
+    "processor": "take processors of one kind, whose last bits are the same",
     "instructions": "take processors of one kind, whose last bits are the same",
 }
 
@@ -35,7 +38,16 @@ Alike = Callable[[], Mapping[str, str]]
 
 def versions() -> dict[str, str]:
     """What must be the same wherever work is done."""
-    return {"python": platform.python_version()} | {name: version(name) for name in SAME}
+    return {"python": platform.python_version()} | {name: public(version(name)) for name in SAME}
+
+
+def public(number: str) -> str:
+    """A version without what says how it was built: torch for a GPU and for the CPU are of one version.
+
+    >>> public("2.13.0+cu126")
+    '2.13.0'
+    """
+    return number.partition("+")[0]
 
 
 def refuse_unlike(who: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
@@ -76,6 +88,16 @@ class Session(ABC, Generic[Task, Answer]):
     @abstractmethod
     def submit(self, task: Task) -> Future[Answer]:
         """Sends a task; its future ends with the answer, what the work raised, or a `WorkerDiedError`."""
+
+    @property
+    def together(self) -> int:
+        """How many of the next tasks are worth one message."""
+        return 1
+
+    def submit_all(self, tasks: Sequence[Task]) -> Future[list[Answer]]:
+        """Sends some tasks to one worker, no more than are worth one message; ends as `submit` does."""
+        [task] = tasks
+        return relay(self.submit(task), lambda sent: [sent.result()])
 
     def look(self) -> None:
         """Asked while answers are waited for: an `InputError` once there is nobody who could give them."""
@@ -159,20 +181,23 @@ def _until_death(
     session: Session[Task, Answer], tasks: Sequence[Task], source: deque[int], under_way: list[int]
 ) -> Iterator[tuple[int, Answer]]:
     """Answers to the tasks numbered in `source`; notes in `under_way` those that a dead worker was at."""
-    running: dict[Future[Answer], int] = {}
+    running: dict[Future[list[Answer]], list[int]] = {}
     while running or (source and not under_way):
-        while source and not under_way and len(running) < AHEAD * session.workers:
-            number = source.popleft()
-            running[session.submit(tasks[number])] = number
+        while source and not under_way and len(running) < (places := AHEAD * session.workers):
+            size = min(session.together, -(-len(source) // places))  # so that all have something to do until the end
+            numbers = [source.popleft() for _ in range(size)]
+            running[session.submit_all([tasks[number] for number in numbers])] = numbers
         done = wait(running, LOOK, FIRST_COMPLETED).done
         if not done:
             session.look()
         for future in done:
-            number = running.pop(future)
+            numbers = running.pop(future)
             try:
-                yield number, future.result()
+                answers = future.result()
             except WorkerDiedError:
-                under_way.append(number)
+                under_way += numbers
+            else:
+                yield from zip(numbers, answers, strict=True)
 
 
 class Here(Executor):

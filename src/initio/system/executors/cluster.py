@@ -9,6 +9,7 @@ whoever reaches its scheduler can run code on its workers.
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import platform
 import re
@@ -30,6 +31,7 @@ from initio.system.executors.base import (
     Task,
     Work,
     WorkerDiedError,
+    public,
     refuse_unlike,
     relay,
     versions,
@@ -39,9 +41,11 @@ from initio.system.tasks import as_task
 LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
 REACH = 10  # seconds to wait for a scheduler
-GATHER = 60  # seconds to wait for its first worker
+ASKED = 1.0  # seconds between two questions who the workers are
+MESSAGE, MOST = 0.5, 1000  # seconds of work in one message, and tasks
 FETCHERS = 32  # answers that are handed over at once, so that a lost one keeps no other waiting
 DESERTED, SAID = 600.0, 30.0  # seconds without any worker after which it ends, and after which that is said
+WAITED = 0.2  # seconds between two looks for the first worker
 HAND_OVER = 20.0  # seconds for an answer that a worker has ready; a client gives up a lost scheduler after 10
 log = logging.getLogger(__name__)
 
@@ -81,10 +85,6 @@ class Cluster(Executor):
             except (OSError, TimeoutError, ValueError) as error:
                 raise InputError(f"the cluster {self.where} cannot be reached: {error}") from None
             with client:
-                try:
-                    client.wait_for_workers(1, timeout=GATHER)
-                except TimeoutError:
-                    raise InputError(f"the cluster {self.where} has no worker: start some with dask worker") from None
                 fetchers = ThreadPoolExecutor(FETCHERS)
                 try:
                     yield _ClusterSession(client, self.where, cloudpickle.dumps(work), fetchers, self.alike)
@@ -109,7 +109,15 @@ def local_cluster(workers: int) -> Iterator[Any]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     patient = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.comm.timeouts.connect": "120s"}
     made: Any = distributed.LocalCluster
-    with dask.config.set(patient), made(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with (
+        dask.config.set(patient),
+        made(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,  # of workers, too
+        ) as cluster,
+    ):
         yield cluster
 
 
@@ -118,9 +126,17 @@ class _ClusterSession(Session[Task, Answer]):
         self._client, self._where, self._fetchers = client, where, fetchers
         self._seen, self._said = time.monotonic(), False  # when there was a worker, and whether its absence was told
         self._met = set[str]()  # workers that have our versions
-        self._meet()
+        self._known, self._asked = set[str](), -math.inf  # who was there, and when
+        self._pace = math.inf  # seconds of a task
+        self._gather()
         self._terms = alike, dict(alike())
         self._work = client.submit(pickle.loads, work)  # kept by the scheduler, made again where a worker lacks it
+
+    def _gather(self) -> None:
+        """Jobs of workers may be queued: the first one is waited for as long as one after all have gone."""
+        while not self._meet():
+            self.look()
+            time.sleep(WAITED)
 
     @property
     def workers(self) -> int:
@@ -128,10 +144,20 @@ class _ClusterSession(Session[Task, Answer]):
 
     @property
     def _present(self) -> set[str]:
-        return set(self._client.scheduler_info(n_workers=-1).get("workers", ()))
+        """The answer takes a scheduler of many workers a while."""
+        if time.monotonic() - self._asked > ASKED:
+            self._known = set(self._client.scheduler_info(n_workers=-1).get("workers", ()))
+            self._asked = time.monotonic()
+        return self._known
 
-    def _meet(self) -> bool:
+    @property
+    def together(self) -> int:
+        return max(1, min(MOST, int(MESSAGE / self._pace)))
+
+    def _meet(self, *, now: bool = False) -> bool:
         """Whether there is a worker; new ones are asked for their versions."""
+        if now:
+            self._asked = -math.inf
         with self._reached():
             present = self._present
             for who, theirs in ask_versions(self._client, sorted(present - self._met)).items():
@@ -140,10 +166,13 @@ class _ClusterSession(Session[Task, Answer]):
         return bool(present)
 
     def submit(self, task: Task) -> Future[Answer]:
+        return relay(self.submit_all([task]), lambda sent: sent.result()[0])
+
+    def submit_all(self, tasks: Sequence[Task]) -> Future[list[Answer]]:
         self._meet()
         with self._reached():
-            sent = self._client.submit(_do, self._work, self._terms, task, pure=False)
-        return relay(sent, self._answer, self._fetchers)
+            sent = self._client.submit(_do, self._work, self._terms, list(tasks), pure=False)
+        return relay(sent, self._answers, self._fetchers)
 
     def look(self) -> None:
         if self._meet():
@@ -152,11 +181,17 @@ class _ClusterSession(Session[Task, Answer]):
         if absent > DESERTED:
             raise InputError(
                 f"the cluster {self._where} has had no worker for {DESERTED / 60:.0f} minutes: what was done is kept, "
-                f"and the same command goes on once it has some"
+                f"and the same command goes on once it has some (dask worker starts them)"
             )
         if absent > SAID and not self._said:
             self._said = True
             log.warning("the cluster %s has no worker: waiting %.0f minutes for one", self._where, DESERTED / 60)
+
+    def _answers(self, sent: Any) -> Any:
+        answers, seconds = self._answer(sent)
+        pace = max(1e-6, seconds / len(answers))
+        self._pace = pace if math.isinf(self._pace) else 0.7 * self._pace + 0.3 * pace
+        return answers
 
     def _answer(self, sent: Any) -> Any:
         from distributed import KilledWorker
@@ -168,7 +203,7 @@ class _ClusterSession(Session[Task, Answer]):
                 raise self._gone() from error
             raise WorkerDiedError("a worker died with an answer that it had not handed over") from None
         except ImportError as error:
-            self._meet()  # one that came just now, perhaps with another version
+            self._meet(now=True)  # one that came just now, perhaps with another version
             raise InputError(
                 f"a worker of the cluster {self._where} has no {error.name}: install the same as here"
             ) from None
@@ -177,7 +212,7 @@ class _ClusterSession(Session[Task, Answer]):
         except (CancelledError, OSError) as error:
             raise self._gone() from error
         except (AttributeError, TypeError):
-            self._meet()
+            self._meet(now=True)
             raise
 
     @contextmanager
@@ -208,7 +243,7 @@ def ask_versions(client: Any, workers: Sequence[str]) -> dict[str, dict[str, str
             question = (platform.python_version,)
         for who, answer in client.run(*question, workers=list(found), on_error="return").items():
             if isinstance(answer, str):
-                found[who][name] = answer
+                found[who][name] = public(answer)
             elif not isinstance(answer, PackageNotFoundError):
                 del found[who]
     return found
@@ -220,13 +255,16 @@ _ONE = threading.Lock()  # torch's random numbers and threads belong to the proc
 ENDING = ("stopping", "stopped", "closing", "closed", "failed")  # of a worker, once its scheduler is gone
 
 
-def _do(work: Work[Any, Any], terms: tuple[Alike, Mapping[str, str]], task: Any) -> Any:
+def _do(work: Work[Any, Any], terms: tuple[Alike, Mapping[str, str]], tasks: list[Any]) -> tuple[list[Any], float]:
+    """The answers, and how long they took."""
     from distributed import get_worker
 
     alike, ours = terms
     with _ONE, as_task(_wanted()):
         refuse_unlike(f"the worker {get_worker().address}", alike(), ours)
-        return work(task)
+        began = time.perf_counter()
+        answers = [work(task) for task in tasks]
+        return answers, time.perf_counter() - began
 
 
 def _wanted() -> Callable[[], bool]:
