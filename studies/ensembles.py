@@ -39,10 +39,10 @@ from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, 
 
 IMAGES, SIDE = 10_000, 16  # of each data set, half of its pixels a side
 SUPERNET = {"epochs": 30, "posterior_updates": 500}
-MEMBERS = {"channels": 8, "cells": 1, "epochs": 12, "size": 3}
+MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
-ATTACKED = {"fgsm": 300, "pgd": 300, "cw": 300, "autoattack": 40}  # images that an attack changes
+ATTACKED = {"fgsm": 100, "pgd": 100, "cw": 50, "autoattack": 20}  # images that an attack changes
 DATA = ("cifar10", "cifar100", "digits")
 COLOURS = DATA[:2]
 MOST_SEEDS = 20  # that are looked for
@@ -99,14 +99,15 @@ def run(source: Path, out: Path, asked: Sequence[str], seeds: int) -> None:
             for row, settings in ROWS.items():
                 _made(path, folder_of(out, data, seed, row), shared, seed, settings)
     for seed in range(seeds):
+        if DATA[0] in asked:
+            path = prepared(source, DATA[0], out)
+            shared = _shared(path, out, DATA[0], seed, "best-response")
+            for row in BEST_RESPONSE:
+                _made(path, folder_of(out, DATA[0], seed, f"{row} best-response"), shared, seed, ROWS[row])
+    for seed in range(seeds):
         for data in asked:
             for row in DEFENDED * (data in COLOURS):
                 _attacked(folder_of(out, data, seed, row), seed)
-            if data == DATA[0]:
-                path = prepared(source, data, out)
-                shared = _shared(path, out, data, seed, "best-response")
-                for row in BEST_RESPONSE:
-                    _made(path, folder_of(out, data, seed, f"{row} best-response"), shared, seed, ROWS[row])
 
 
 def _attacked(folder: Path, seed: int) -> None:
