@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import initio
+from initio.runs import ensemble as ensemble_verb
 from initio.runs.bench import BenchSetup, run_all
 from initio.runs.ensemble import resume_ensemble
 from initio.runs.folders.ensemble import EnsembleFolder
@@ -25,15 +26,15 @@ THIN: dict[str, Any] = {"channels": 2, "cells": 1}
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The tasks that were sent there: some in every test."""
-    tasks, submit = list[Any](), _ClusterSession.submit
+    found, submit = list[Any](), _ClusterSession.submit_all
 
-    def note(session: Any, task: Any) -> Any:
-        tasks.append(task)
-        return submit(session, task)
+    def note(session: Any, tasks: Any) -> Any:
+        found.extend(tasks)
+        return submit(session, tasks)
 
-    monkeypatch.setattr(_ClusterSession, "submit", note)
-    yield tasks
-    assert tasks
+    monkeypatch.setattr(_ClusterSession, "submit_all", note)
+    yield found
+    assert found
 
 
 def test_scores_and_ranks(scheduler: str, sent: list[Any]) -> None:
@@ -54,11 +55,15 @@ def test_trainings_of_a_search(scheduler: str, sent: list[Any]) -> None:
     assert [step.value for step in here.steps] == [step.value for step in there.steps]  # type: ignore[attr-defined]
 
 
-def test_members_of_an_ensemble(scheduler: str, tmp_path: Path, sent: list[Any]) -> None:
+def test_members_of_an_ensemble(
+    scheduler: str, tmp_path: Path, sent: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensemble_verb, "_draw", lambda *_: None)  # pictures, which take long and are not compared
+    monkeypatch.setattr("initio.report.save_picture", lambda *_: None)
     here = EnsembleFolder(tmp_path / "here")
     initio.ensemble(
         "nb201", "digits", folder=here.folder, size=2, candidates=3, supernet_epochs=1, posterior_epochs=1,
-        posterior_updates=2, samples=80, epochs=1, prior="uniform", **THIN,
+        posterior_updates=2, samples=80, epochs=1, prior="uniform", sampling="mc", **THIN,
     )  # fmt: skip
     there = EnsembleFolder(tmp_path / "there")
     shutil.copytree(here.folder, there.folder)
