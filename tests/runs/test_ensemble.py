@@ -30,7 +30,7 @@ from initio.runs import ensemble as ensemble_verb
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
 from initio.runs.estimates import MOST, _groups
-from initio.runs.folders.ensemble import EnsembleFolder, EnsemblePlan
+from initio.runs.folders.ensemble import POOLED, EnsembleFolder, EnsemblePlan
 from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
@@ -233,6 +233,114 @@ def test_what_cannot_be_is_a_sentence(wrong: dict[str, object], sentence: str, t
     assert not (tmp_path / "e").exists()
 
 
+SHORT = ["--supernet-epochs", "1", "--posterior-epochs", "1", "--epochs", "1"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (["--recipe", "nonsense"], "there is no recipe 'nonsense'"),
+        (["--epochs", "0"], "number of epochs must be a whole number of at least 1"),
+        (["--channels", "0"], "channels must be a whole number of at least 1, not 0"),
+        (["--cells", "0"], "cells must be a whole number of at least 1, not 0"),
+        (["--data", "noise"], "noise has nothing to learn"),
+        (["nb101"], "nb101 does not have"),
+        (["mlp"], "mlp-10 does not have"),
+        (["--supernet-epochs", "0"], "epochs of the shared weights must be a whole number"),
+        (["--posterior-epochs", "0"], "posterior_epochs must be at least 1"),
+        (["--batch-size", "1"], "batch size must be a whole number of at least 2"),
+        (["--seed", "-1"], "seed must be a whole number of at least 0"),
+        (["--data", "nowhere.npz"], "nowhere.npz"),
+        (["--shared", "nowhere"], "is not a run"),
+    ],
+)
+def test_what_a_later_stage_would_refuse_is_refused_before_anything_is_written(
+    wrong: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space = [] if wrong[0][0] != "-" else ["nb201"]
+    shorter = [] if "epochs" in wrong[0] or wrong[0] == "--shared" else SHORT
+    assert main(["ensemble", *space, "--data", "digits", "--out", "e", *shorter, *wrong]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shared_weights_of_an_ensemble_are_those_of_its_search(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ensemble", "nb201", "--data", "digits", "--out", str(tmp_path / "e"), "--size", "2", "--method", "deep"]
+    words += ["--prior", "uniform", "--epochs", "1", "--channels", "2", "--cells", "1"]
+    assert main([*words, "--shared", str(made)]) == 0
+    first = initio.load_ensemble(tmp_path / "e")
+    assert first.searched == (made / "search").absolute()
+    words[words.index("--out") + 1] = str(tmp_path / "f")
+    assert main([*words, "--shared", str(tmp_path / "e")]) == 0  # whose search is another's
+    second = initio.load_ensemble(tmp_path / "f")
+    assert second.searched == first.searched
+    assert second.outcome == first.outcome
+    capsys.readouterr()
+    (tmp_path / "only").mkdir()
+    shutil.copy(made / "search" / "result.json", tmp_path / "only")
+    words[words.index("--out") + 1] = str(tmp_path / "g")
+    assert main([*words, "--shared", str(tmp_path / "only")]) == 2
+    assert "is no run of nesbs: it has no run.json" in capsys.readouterr().err
+    assert not (tmp_path / "g").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value"),
+    [
+        *((method, "prior", "ranking") for method in POOLED),
+        *((method, "temperature", 1.0) for method in POOLED),
+        *((method, "sampling", "svgd") for method in (*POOLED, "deep", "droppath")),
+        *((method, "delta_by", "grid") for method in (*POOLED, "deep", "droppath")),
+        *((method, "drop_path", 0.01) for method in (*POOLED, "nesbs", "deep")),
+        ("deep", "candidates", 50),
+        ("droppath", "candidates", 50),
+    ],
+)
+def test_options_without_effect_are_refused(
+    method: str, option: str, value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "e"
+    with pytest.raises(InputError, match=f"{option} would have no effect: .*{method}"):
+        initio.ensemble("nb201", "digits", folder=folder, method=method, **{option: value})
+    words = ["--method", method, f"--{option.replace('_', '-')}", str(value)]
+    assert main(["ensemble", "nb201", "--data", "digits", "--out", str(folder), *words]) == 2
+    assert f"{option} would have no effect" in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_a_delta_for_monte_carlo_and_epochs_of_a_trained_network_are_without_effect(made: Path, tmp_path: Path) -> None:
+    for asked, sentence in (
+        ({"sampling": "mc", "delta_by": "bayes"}, "Monte Carlo has no δ"),
+        ({"shared": str(made), "supernet_epochs": 50}, "trained already"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            initio.ensemble("nb201", "digits", folder=tmp_path / "e", **asked)
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("method", [*POOLED, "deep", "droppath"])
+def test_the_printed_command_has_no_option_without_effect(method: Any) -> None:
+    plan = EnsemblePlan("nb201", "digits", method=method, shared="e/search")
+    given = vars(parsed(plan.command()))
+    assert all(given[name] is None for name in plan.useless())
+    assert given["shared"] == "e/search"
+    assert (given["candidates"] is None) == (method in ("deep", "droppath"))
+
+
+@pytest.mark.parametrize("method", POOLED)
+def test_who_does_not_ask_the_posterior_asks_no_ranking(
+    method: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensemble_verb, "rank", None)
+    asked = {"size": 2, "candidates": 4, "epochs": 1, "channels": 2, "cells": 1, "method": method}
+    assert initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made), **asked).choice.prior == ()
+
+
 def test_other_settings_do_not_go_on(made: Path) -> None:
     with pytest.raises(InputError, match="the ensemble was started with"):
         initio.ensemble("nb201", "digits", folder=made, resume=True, **(ASKED | {"seed": 1}))
@@ -261,7 +369,7 @@ def test_a_class_that_the_choice_never_sees_is_named(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, size=(61, 8, 8, 1), dtype=np.uint8)
     np.savez(tmp_path / "few.npz", images=images, labels=labels)
     heard: list[object] = []
-    asked = ASKED | {"samples": None, "method": "deep", "batch_size": 16}
+    asked = ASKED | {"samples": None, "method": "deep", "candidates": None, "batch_size": 16}
     found = initio.ensemble("nb201", str(tmp_path / "few.npz"), folder=tmp_path / "e", on_event=heard.append, **asked)
     assert found.choice.absent == (2,)
     assert any("no sample of the classes" in str(what) for what in heard)
@@ -317,7 +425,9 @@ def test_a_member_that_was_never_right_has_no_shares(made: Path, monkeypatch: py
 
 @pytest.mark.parametrize("method", ["nes-rs", "nes-re", "random", "deep", "droppath"])
 def test_other_methods_share_the_network(method: str, made: Path, tmp_path: Path) -> None:
-    asked = {"size": 2, "candidates": 6, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": method}
+    asked = {"size": 2, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": method}
+    if method in POOLED:
+        asked["candidates"] = 6
     found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     assert not (tmp_path / "e" / "search").exists()
     assert predictions(tmp_path / "e").shape[0] == 2

@@ -19,7 +19,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "IMAGES": 50,
         "SUPERNET": {"epochs": 1, "posterior_epochs": 1, "posterior_updates": 1, "batch_size": 16},
         "MEMBERS": {"channels": 2, "cells": 1, "epochs": 1, "size": 2},
-        "ROWS": {row: {**ensembles.ROWS[row], "candidates": 3} for row in kept},
+        "ROWS": {kept[0]: {**ensembles.ROWS[kept[0]], "candidates": 3}, kept[1]: ensembles.ROWS[kept[1]]},
         "ATTACKED": {"fgsm": 5},
         "BUDGETS": (5, 10),
         "TEMPERATURES": (1.0,),

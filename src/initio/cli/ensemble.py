@@ -41,20 +41,20 @@ class EnsembleCommand:
     data: str | None = None
     size: int = 3
     method: Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"] = "nesbs"
-    prior: Literal["auto", "uniform", "ranking"] = "auto"
-    sampling: Literal["svgd", "mc"] = "svgd"
-    delta_by: Literal["grid", "bayes"] = "grid"
-    candidates: int = 50
-    temperature: float = 1.0
+    prior: Literal["auto", "uniform", "ranking"] | None = None
+    sampling: Literal["svgd", "mc"] | None = None
+    delta_by: Literal["grid", "bayes"] | None = None
+    candidates: int | None = None
+    temperature: float | None = None
     posterior: Literal["post-training", "best-response"] = "post-training"
     posterior_epochs: int = 20
-    supernet_epochs: int = 50
+    supernet_epochs: int | None = None
     batch_size: int | None = None
     recipe: str = "quick"
     epochs: int | None = None
     channels: int | None = None
     cells: int | None = None
-    drop_path: float = 0.01
+    drop_path: float | None = None
     shared: str | None = None
     seed: int = 0
     workers: int = 1
@@ -101,7 +101,7 @@ class EnsembleCommand:
                 self._refuse("--shared has a trained network", OF_SEARCH)
                 leave += OF_SEARCH
             asked = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in leave}
-            asked |= {"shared": self.shared or "", **self.settings}
+            asked |= self.settings
             if self.batch_size is None:
                 asked.pop("batch_size", None)
             work = partial(ensemble, self.space, self.data, folder=folder, **asked)

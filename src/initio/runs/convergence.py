@@ -187,7 +187,12 @@ def convergence(
         rates=tuple(rates),
         settings={name: value for name, value in asdict(recipe).items() if name != "lr"},
         network=space.resolve(
-            NetworkSettings(channels or size.channels, cells or size.cells, learned.classes, learned.shape)
+            NetworkSettings(
+                size.channels if channels is None else channels,
+                size.cells if cells is None else cells,
+                learned.classes,
+                learned.shape,
+            )
         ),
         fingerprint=examples_of(learned, recipe, seed).fingerprint,
         seed=seed,

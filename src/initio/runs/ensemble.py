@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from initio.analysis.ensembles import CorruptedErrors, judge_ensemble
 from initio.autodiff.devices import find_device
 from initio.autodiff.work import executor_for
 from initio.data import Noise
-from initio.data.draw import generator
+from initio.data.draw import generator, whole
 from initio.data.sources import load_parts, located, same_source
 from initio.errors import InputError
 from initio.records import Architecture
@@ -24,6 +25,7 @@ from initio.runs.evaluate import answers_kept_aside
 from initio.runs.folders.base import new_folder, write_record
 from initio.runs.folders.ensemble import (
     LEAST,
+    POOLED,
     Choice,
     Ensemble,
     EnsembleFolder,
@@ -36,9 +38,9 @@ from initio.runs.folders.ensemble import (
 from initio.runs.folders.model import TrainedModel, load_model
 from initio.runs.folders.run import RunFolder
 from initio.runs.rank import rank
-from initio.runs.search import search
+from initio.runs.search import make_problem, make_search, search
 from initio.runs.sharing import trained_weights
-from initio.runs.train import train
+from initio.runs.train import check_training, train
 from initio.scores.store import shipped
 from initio.searches.driver import versions
 from initio.searches.ensembles import (
@@ -52,7 +54,7 @@ from initio.searches.ensembles import (
     prior_of,
     uniform,
 )
-from initio.spaces import get_space
+from initio.spaces import Space, get_space
 from initio.system.executors import Executor, Here, LostTasksError
 from initio.system.files import whole_file
 from initio.system.leases import leased
@@ -86,28 +88,33 @@ def ensemble(
     Args:
         space: one with a supernet: nb201, darts and nb1shot1.
         data: digits, a file or a folder.
-        folder: where everything is kept; by default a new one below `runs`.
+        folder: where everything is kept; by default a new one below `runs`. Nothing is written unless every stage can
+            begin.
         resume: go on with the same ensemble if the folder holds one.
         workers: members that are trained at once; changes no result.
         cluster: in place of workers here, those of a Dask scheduler at tcp://host:port, which see the same folder, or
             local:8, eight processes.
         on_event: hears of each step, epoch and stage.
         asked: other fields of `EnsemblePlan`: size, method, sampling, seed and so on; all others are settings of the
-            search.
+            search. Those that the method would not look at are refused; None is as if it were not given.
     """
     own = {item.name for item in fields(EnsemblePlan)} - {"space", "data", "settings", "versions"}
-    ours = {name: value for name, value in asked.items() if name in own}
+    ours = {name: value for name, value in asked.items() if name in own and value is not None}
     if ours.get("shared"):
-        ours["shared"] = str(Path(ours["shared"]).absolute())
+        ours["shared"] = str(_shared_run(Path(ours["shared"])))
     ours["device"] = str(find_device(ours.get("device", EnsemblePlan.device), measured=True))
     executor = executor_for(workers, cluster)
     plan = EnsemblePlan(
         space, located(data), settings={n: v for n, v in asked.items() if n not in own}, versions=versions(), **ours
     )
-    _check_size(plan)
+    for name, why in plan.useless().items():
+        if name in ours:
+            raise InputError(f"{name} would have no effect: {why}; leave it out")
     if plan.shared:
         _check_shared(plan)
     kept = EnsembleFolder(folder or new_folder("ensemble", space, seed=plan.seed))
+    if not (resume and kept.started):
+        _check_stages(plan)
     kept.begin(plan, resume=resume)
     return _EnsembleWork(kept, plan, executor, on_event or _unheard).run()
 
@@ -118,6 +125,43 @@ def resume_ensemble(
     """Goes on with an interrupted ensemble; a finished one is read."""
     kept = EnsembleFolder.open(folder)
     return _EnsembleWork(kept, kept.plan(), executor_for(workers, cluster), on_event or _unheard).run()
+
+
+def _shared_run(place: Path) -> Path:
+    """A run, or that of an ensemble."""
+    if EnsembleFolder.is_at(place):
+        ensembles = EnsembleFolder(place)
+        place = Path(ensembles.plan().shared or ensembles.search)
+    return place.absolute()
+
+
+def _check_stages(plan: EnsemblePlan) -> None:
+    """Refuses what a stage would refuse, before anything is written."""
+    home = get_space(plan.space)
+    data, test, tested = load_parts(plan.data)
+    if not plan.shared:
+        _check_search(plan, home)
+    if isinstance(data, Noise):
+        raise InputError("noise has nothing to learn: take data with labels, as digits, a file or a folder")
+    if test is None:
+        raise InputError(f"{tested}: an ensemble is measured on what nobody has learned from")
+    _check_size(plan)
+    anyone = next(filter(home.connected, home.architectures()))
+    check_training(
+        anyone, data, plan.recipe, seed=plan.seed, channels=plan.channels, cells=plan.cells, **plan.changes()
+    )
+
+
+def _check_search(plan: EnsemblePlan, home: Space) -> None:
+    """Refuses what the search for the posterior would refuse."""
+    settings: dict[str, Any] = dict(plan.settings)
+    batch, pixels = settings.pop("batch_size", BATCH), settings.pop("pixels", None)
+    wanted = make_search("nesbs", home, settings)
+    problem = make_problem(home, plan.data, batch_size=batch, pixels=pixels, size=wanted.network_size(home))
+    wanted.check(problem)
+    whole(plan.supernet_epochs, "number of epochs of the shared weights", 1)
+    whole(batch, "batch size", 2)  # batch norm needs two
+    whole(plan.seed, "seed", 0)
 
 
 def _check_size(plan: EnsemblePlan) -> None:
@@ -136,10 +180,12 @@ def _check_size(plan: EnsemblePlan) -> None:
 
 def _check_shared(plan: EnsemblePlan) -> None:
     """Refuses shared weights of something else."""
-    run = RunFolder.open(Path(plan.shared))
-    theirs = run.plan()
     if plan.settings:
         raise InputError(f"the shared network is trained already: leave out {', '.join(plan.settings)}")
+    run = RunFolder.open(Path(plan.shared))
+    if not run.started:
+        raise InputError(f"{plan.shared!r} is no run of nesbs: it has no run.json")
+    theirs = run.plan()
     if theirs.method != "nesbs" or not run.finished:
         raise InputError(f"{plan.shared!r} is no finished run of nesbs: its weights cannot be shared")
     if theirs.space != plan.space or not same_source(theirs.data, plan.data):
@@ -223,10 +269,13 @@ class _EnsembleWork:
         write_record(self.kept.choice_path, choice)
 
     def _prior(self, at: SharedTraining) -> tuple[float, ...]:
-        """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform."""
+        """By a training-free ranking, of scores that come with Initio or of a measured pool; none where uniform.
+
+        None for methods that do not choose by the posterior.
+        """
         plan, name = self.plan, f"{at.space.name}-ranking"
         known = name in shipped()
-        if plan.prior == "uniform" or (plan.prior == "auto" and not known):
+        if plan.method in POOLED or plan.prior == "uniform" or (plan.prior == "auto" and not known):
             return ()
         if known:
             found = rank(name)
@@ -282,8 +331,9 @@ class _EnsembleWork:
         good = {number: model for number, model in trained.items() if str(number) not in left_out}
         if len(good) < min(LEAST, len(trained)):
             raise InputError(
-                f"{len(left_out)} of {len(trained)} members diverged, and {len(good)} make no ensemble: "
-                f"take another recipe or a smaller learning rate"
+                f"{len(left_out)} of {len(trained)} members diverged, and {len(good)} make no ensemble: begin anew in "
+                f"another folder by a recipe that takes smaller steps, as --recipe plain, "
+                f"with --shared {quote(str(self._run.folder))}"
             )
         first = next(iter(good.values()))
         logits, labels = self._answers(list(good.values()))

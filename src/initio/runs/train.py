@@ -120,6 +120,25 @@ def train(
     return _TrainWork(kept.folder, plan, learned, home, machine, tensorboard, on_event, deadline).run()
 
 
+def check_training(
+    architecture: Architecture,
+    data: Dataset,
+    recipe: str,
+    *,
+    seed: int = 0,
+    channels: int | None = None,
+    cells: int | None = None,
+    **settings: Any,
+) -> None:
+    """Refuses what `train` would refuse, and writes nothing; the arguments are its own."""
+    from initio.training.examples import examples_of
+    from initio.training.recipes import make_recipe
+
+    home, how = get_space(architecture.space), make_recipe(recipe, **settings)
+    _check(home, architecture, data, _network(home, architecture, how, data, channels, cells))
+    examples_of(data, how, seed)
+
+
 def resume_training(
     folder: str | Path,
     *,
@@ -311,7 +330,7 @@ def _network(
     elif recipe.drop_path and not recipe.published:
         raise InputError(f"drop_path is an option of {spaces_that('drops_paths')}, not of {home.name}: leave it out")
     if not recipe.published:
-        channels, cells = channels or size.channels, cells or size.cells
+        channels, cells = (size.channels if channels is None else channels), (size.cells if cells is None else cells)
     network = home.resolve(NetworkSettings(channels, cells, data.classes, data.shape, **extras))
     if recipe.most_multiply_adds is not None and channels is None and network.channels is not None:
         while network.channels > 1 and home.cost(arch, _plain(network)).flops > recipe.most_multiply_adds:

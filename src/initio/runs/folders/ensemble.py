@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Method = Literal["nesbs", "nes-rs", "nes-re", "random", "deep", "droppath"]
 Prior = Literal["auto", "uniform", "ranking"]
+POOLED = ("nes-rs", "nes-re", "random")  # methods that choose from random pools, not from the posterior
 LEAST = 2  # members
 MEMBERS = 70_303  # stream of their seeds
 
@@ -57,19 +58,21 @@ class EnsemblePlan:
             one that evolves, random takes the best of random ensembles, deep trains the posterior's mode so many
             times, droppath trains it once and lets it answer so many times with paths dropped at random.
         prior: what is taken to be likely before the data speak: all architectures the same (uniform), or those that the
-            training-free ranking prefers; auto is the latter where scores of the space come with Initio.
-        sampling: of nesbs: svgd (SVGD-RD, with a δ) keeps members apart, mc (Monte Carlo) leaves that to chance.
-        delta_by: how svgd finds its δ: the values of a grid in turn, or by Bayesian optimisation (bayes).
-        candidates: ensembles that are compared, and for nes-rs and nes-re the size of their pools.
-        temperature: what α is divided by before it is sampled; more is flatter.
+            training-free ranking prefers; by default auto, the latter where scores of the space come with Initio.
+        sampling: of nesbs: by default svgd (SVGD-RD, with a δ), which keeps members apart; mc (Monte Carlo) leaves that
+            to chance.
+        delta_by: how svgd finds its δ: by default the values of a grid in turn, or by Bayesian optimisation (bayes).
+        candidates: ensembles that are compared, and for nes-rs and nes-re the size of their pools; 50.
+        temperature: what α is divided by before the posterior is sampled; more is flatter; 1.
         seed: of everything.
-        supernet_epochs: of the shared weights.
+        supernet_epochs: of the shared weights; 50.
         recipe: how members are trained, as for `initio train`.
         epochs: of each member; by default the recipe's.
         channels: width of the members; by default the recipe's.
         cells: their number of cells.
-        drop_path: of droppath: the probability of dropping a path.
-        shared: folder of a finished run of nesbs on the same data, whose weights and posterior are taken.
+        drop_path: of droppath: the probability of dropping a path; 0.01.
+        shared: folder of another ensemble, or of a finished run of nesbs on the same data, whose weights and posterior
+            are taken.
         device: what computes: cpu, cuda, cuda:1, or auto, a GPU where there is one.
         settings: of the search, as `posterior`, `held_out` and `batch_size` of `initio search --method nesbs`.
     """
@@ -113,9 +116,39 @@ class EnsemblePlan:
             able = spaces_that("drops_paths")
             raise InputError(f"droppath needs networks that can drop paths: take {able}, not {self.space}")
 
+    def useless(self) -> dict[str, str]:
+        """Why some fields are without effect beside the others; a uniform prior is what pools are drawn by."""
+        found: dict[str, str] = {}
+        if self.method in POOLED:
+            why = f"{self.method} draws from a random pool, not from the posterior"
+            found["temperature"] = why
+            if self.prior == "ranking":
+                found["prior"] = why
+        if self.method != "nesbs":
+            found |= dict.fromkeys(("sampling", "delta_by"), f"{self.method} samples no ensembles by δ or at random")
+        elif self.sampling == "mc":
+            found["delta_by"] = "Monte Carlo has no δ"
+        if self.method in ("deep", "droppath"):
+            found["candidates"] = f"{self.method} compares no ensembles"
+        if self.method != "droppath":
+            found["drop_path"] = f"{self.method} drops no paths"
+        if self.shared:
+            found["supernet_epochs"] = "the shared network is trained already"
+        return found
+
+    def changes(self) -> dict[str, Scalar]:
+        """Of the recipe, for each member."""
+        found: dict[str, Scalar] = {}
+        if self.epochs is not None:
+            found["epochs"] = self.epochs
+        if self.method == "droppath":
+            found["drop_path"] = self.drop_path
+        return found
+
     def command(self) -> str:
         """The same for the command line."""
-        own = {name: value for name, value in vars(self).items() if name not in ("space", "settings", "versions")}
+        unasked = {"space", "settings", "versions", *self.useless()}
+        own = {name: value for name, value in vars(self).items() if name not in unasked}
         asked = {name: value for name, value in (own | self.settings).items() if value not in (None, "")}
         return f"initio ensemble {quote(self.space)} {option_words(asked)}"
 
