@@ -70,6 +70,23 @@ def test_fused_outer_products_agree_with_torch(library, c_in, c_out, kernel, str
 
 
 @pytest.mark.parametrize(
+    ("c", "kernel", "stride", "padding", "dilation", "side"),
+    [(8, 3, 1, 1, 1, 7), (16, 5, 2, 2, 1, 9), (24, 3, 1, 2, 2, 8), (8, 5, 1, 4, 2, 5), (8, 3, 2, 0, 1, 40)],
+)
+def test_fused_depthwise_gradients_agree_with_torch(library, c, kernel, stride, padding, dilation, side):
+    generator = torch.Generator().manual_seed(1)
+    own, free = (Geometry((stride,) * 2, (padding,) * 2, (dilation,) * 2, c, free) for free in (False, True))
+    x = torch.randn(3, c, side, side, generator=generator).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(c, 1, kernel, kernel, generator=generator)
+    delta = torch.randn(own.apply(x, weight).shape, generator=generator)
+    delta = delta.contiguous(memory_format=torch.channels_last)
+    truth = own.outer(x.double(), delta.double(), weight.double())
+    found = free.outer(x, delta, weight)
+    torch.testing.assert_close(found.double() / truth.abs().max(), truth / truth.abs().max(), rtol=0, atol=4e-6)
+    assert not torch.equal(found, own.outer(x, delta, weight))  # another kernel, used where roundings are free alone
+
+
+@pytest.mark.parametrize(
     ("m", "c_in", "c_out", "height", "width"),
     [(2, 8, 8, 1, 1), (1, 16, 8, 2, 5), (3, 24, 16, 7, 4), (5, 64, 40, 8, 8), (2, 8, 72, 33, 3)],
 )

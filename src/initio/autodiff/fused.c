@@ -101,6 +101,47 @@ int outer(const float *x, const float *d, float *G, long m, long H, long W, long
     return 0;
 }
 
+/* Σ_p δ(p) x(p) of 8 channels over `rows` rows of Wo positions, C channels apart in δ and `step` floats in x. */
+static inline v8 dotted(const float *x, const float *d, long rows, long Wo, long C, long xrow, long step)
+{
+    v8 acc[4] = {splat(0), splat(0), splat(0), splat(0)}; /* apart, so that no sum waits for the one before */
+    for (long r = 0; r < rows; r++) {
+        const float *a = x + r * xrow, *b = d + r * Wo * C;
+        long c = 0;
+        for (; c + 4 <= Wo; c += 4, a += 4 * step, b += 4 * C)
+            for (int i = 0; i < 4; i++) acc[i] += *(const v8 *)(a + i * step) * *(const v8 *)(b + i * C);
+        for (; c < Wo; c++, a += step, b += C) acc[0] += *(const v8 *)a * *(const v8 *)b;
+    }
+    return (acc[0] + acc[1]) + (acc[2] + acc[3]);
+}
+
+/* The same for depthwise kernels: G (KH, KW, C). */
+int outer_depthwise(const float *x, const float *d, float *G, long m, long H, long W, long C, long KH, long KW, long ph, long pw,
+                    long dh, long dw, long sh, long sw)
+{
+    const long Hp = H + 2 * ph, Wp = W + 2 * pw, row = Wp * C;
+    const long Ho = (Hp - dh * (KH - 1) - 1) / sh + 1, Wo = (Wp - dw * (KW - 1) - 1) / sw + 1;
+    const long block = Wo >= 64 ? 1 : 64 / Wo; /* rows at a time: about 64 positions */
+    float *scratch = ph || pw ? malloc(Hp * row * sizeof(float)) : NULL;
+    if ((ph || pw) && !scratch) return 1;
+    memset(G, 0, KH * KW * C * sizeof(float));
+    for (long n = 0; n < m; n++) {
+        const float *image = x + n * H * W * C, *delta = d + n * Ho * Wo * C;
+        if (scratch) {
+            pad_image(image, scratch, H, W, C, ph, pw);
+            image = scratch;
+        }
+        for (long h = 0; h < Ho; h += block)
+            for (long k = 0; k < KH * KW; k++)
+                for (long c = 0; c < C; c += 8)
+                    *(v8 *)(G + k * C + c) += dotted(image + (h * sh + (k / KW) * dh) * row + (k % KW) * dw * C + c,
+                                                     delta + h * Wo * C + c, Ho - h < block ? Ho - h : block, Wo, C, sh * row,
+                                                     sw * C);
+    }
+    free(scratch);
+    return 0;
+}
+
 /* --- 3x3 kernels, stride 1, padding 1, by Winograd's F(2x2, 3x3): 16 products in the place of 36 for four outputs.
  *
  *     y = Aᵀ[(G w Gᵀ) ∘ (Bᵀ d B)]A      for a tile of 2x2 outputs y and the 4x4 inputs d around it

@@ -34,8 +34,9 @@ LAST = torch.channels_last
 TILED_FROM = 256  # positions behind one gradient, from which tiles are faster
 ARITHMETIC = "fused-2"  # the kernels' roundings: another name whenever they change
 SIGNATURES = {  # pointers, then whole numbers
-    "outer": (3, 14), "outer_tiles": (3, 6), "convolve": (4, 6), "pool": (2, 14), "sums": (5, 3), "combine": (4, 3),
-    "normalise": (6, 2), "normalise_tangent": (7, 3), "normalise_back": (10, 3), "agreement": (2, 2),
+    "outer": (3, 14), "outer_depthwise": (3, 12), "outer_tiles": (3, 6), "convolve": (4, 6), "pool": (2, 14),
+    "sums": (5, 3), "combine": (4, 3), "normalise": (6, 2), "normalise_tangent": (7, 3), "normalise_back": (10, 3),
+    "agreement": (2, 2),
 }  # fmt: skip
 Pair = tuple[int, int]
 Ints = tuple[int, ...]
@@ -218,10 +219,7 @@ def outer(
     c_out = delta.shape[1]
     if not 1 <= parts <= m:
         raise ValueError(f"a compiled kernel expects 1 to {m} parts, not {parts}")
-    out = [
-        (side + 2 * p - d * (k - 1) - 1) // s + 1
-        for side, k, p, d, s in zip((height, width), kernel, padding, dilation, stride, strict=True)
-    ]
+    out = _sides((height, width), kernel, padding, dilation, stride)
     shape = (parts, *kernel, c_out, c_in)
     G = torch.empty(shape, dtype=torch.float32)
     images = (_image(x, (m, c_in, height, width)), _image(delta, (m, c_out, *out)), _at(G, shape))
@@ -232,6 +230,26 @@ def outer(
         failed = lib.outer(*images, *size, *kernel, *padding, *dilation, *stride, parts)
     _enough(failed)
     return G
+
+
+def outer_depthwise(
+    lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: Pair, padding: Pair, dilation: Pair, stride: Pair
+) -> Tensor:  # fmt: skip
+    """Σ_p δ(p) x(p + k), channel by channel, for every kernel position k: (kh, kw, c)."""
+    m, c, height, width = x.shape
+    out = _sides((height, width), kernel, padding, dilation, stride)
+    G = torch.empty((*kernel, c), dtype=torch.float32)
+    images = (_image(x, (m, c, height, width)), _image(delta, (m, c, *out)), _at(G, (*kernel, c)))
+    _enough(lib.outer_depthwise(*images, m, height, width, c, *kernel, *padding, *dilation, *stride))
+    return G
+
+
+def _sides(image: Pair, kernel: Pair, padding: Pair, dilation: Pair, stride: Pair) -> list[int]:
+    """Of a convolution's output."""
+    return [
+        (side + 2 * p - d * (k - 1) - 1) // s + 1
+        for side, k, p, d, s in zip(image, kernel, padding, dilation, stride, strict=True)
+    ]
 
 
 def tiled(kernel: Ints, padding: Ints, dilation: Ints, stride: Ints) -> bool:

@@ -41,8 +41,8 @@ CHUNK_BYTES = 64 << 20  # per-sample gradients of one layer are made in slices o
 class Geometry:
     """What joins weights and inputs: a linear layer if `stride` is empty, else a convolution.
 
-    With `free` roundings 1x1 kernels are matrix products, and depthwise convolutions are transposed by convolutions:
-    faster, up to four times, but rounded otherwise than by torch.
+    With `free` roundings 1x1 kernels are matrix products, and depthwise convolutions are transposed by convolutions and
+    have a compiled kernel for their weights: faster, up to four times, but rounded otherwise than by torch.
     """
 
     stride: Ints
@@ -137,6 +137,8 @@ class Geometry:
             return delta.flatten(0, -2).T @ x.flatten(0, -2)
         if lib := self._fused(x, delta):
             return self._fused_outer(lib, x, delta, tuple(weight.shape), min(PARTS, len(x))).sum(0)
+        if self.free and self._is_depthwise(weight) and (lib := fused.usable(x, delta)):
+            return fused.outer_depthwise(lib, x, delta, *self._pairs(tuple(weight.shape))).permute(2, 0, 1)[:, None]
         return self._backward(delta, x, weight, (False, True, False))[1]
 
     def outer_parts(self, x: Tensor, delta: Tensor, weight: Tensor, parts: int) -> tuple[Tensor, Tensor]:
@@ -155,10 +157,18 @@ class Geometry:
 
     def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, parts: int) -> Tensor:
         """(parts, *shape)."""
+        return fused.outer(lib, x, delta, *self._pairs(shape), parts).permute(0, 3, 4, 1, 2)
+
+    def _pairs(self, shape: Ints) -> tuple[fused.Pair, fused.Pair, fused.Pair, fused.Pair]:
+        """Kernel, padding, dilation and stride of an image's layer."""
         kernel, padding, dilation, stride = (
             (t[0], t[1]) for t in (shape[2:], self.padding, self.dilation, self.stride)
         )
-        return fused.outer(lib, x, delta, kernel, padding, dilation, stride, parts).permute(0, 3, 4, 1, 2)
+        return kernel, padding, dilation, stride
+
+    def _is_depthwise(self, weight: Tensor) -> bool:
+        """Whether each channel of an image has a kernel of its own."""
+        return len(self.stride) == 2 and self.groups == len(weight) and weight.shape[1] == 1
 
     def _backward(
         self, delta: Tensor, x: Tensor, weight: Tensor, mask: tuple[bool, bool, bool]

@@ -368,15 +368,20 @@ def _direction(name: str, v: Tensor, parts: Parts, parameters: Mapping[str, Tens
     """v as the recorder needs it: the leaf itself where v is the model's own parameter."""
     if v is parts.parameters[name]:
         return parameters[name]
-    return _formatted(v.to(parameters[name].dtype))
+    return _laid_out(v.to(parameters[name].dtype))  # which is only read
 
 
-def _formatted(t: Tensor) -> Tensor:
-    """Channels last, which is about twice as fast on a CPU; always a tensor of our own."""
+def _laid_out(t: Tensor) -> Tensor:
+    """Channels last, which is about twice as fast on a CPU."""
     format = torch.contiguous_format
     if t.ndim == 4:
         format = torch.channels_last
-    out = t.detach().contiguous(memory_format=format)
+    return t.detach().contiguous(memory_format=format)
+
+
+def _formatted(t: Tensor) -> Tensor:
+    """The same, always a tensor of our own."""
+    out = _laid_out(t)
     if out.data_ptr() == t.data_ptr():
         return out.clone()
     return out
