@@ -51,7 +51,7 @@ def test_loose_limits_do_not_change_what_is_drawn() -> None:
     assert not loose.stopwatch.known
 
 
-@pytest.mark.parametrize("search", [NasiFit(steps=12), Nasi(steps=3)], ids=lambda search: search.name)
+@pytest.mark.parametrize("search", [NasiFit(steps=12), Nasi(steps=3, nu="adaptive")], ids=lambda search: search.name)
 def test_a_latency_limit_is_kept_with_few_measurements(search: NasiFit | Nasi) -> None:
     problem = replace(PROBLEM, limits=Limits(max_latency=1.0), stopwatch=Pretended())
     problem.check()
