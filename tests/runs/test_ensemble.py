@@ -6,13 +6,13 @@ import shlex
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import combinations, count
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -26,18 +26,23 @@ from initio.networks.autoattack import autoattack
 from initio.networks.shared import SharedNetwork
 from initio.records import Architecture, from_json
 from initio.report.page import DataTable, LineChart
+from initio.runs import attack as attack_verb
 from initio.runs import ensemble as ensemble_verb
+from initio.runs.attack import AttackResult
 from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
-from initio.runs.estimates import MOST, _groups
+from initio.runs.estimates import MOST, _groups, estimates
+from initio.runs.folders.base import read_record
 from initio.runs.folders.ensemble import POOLED, EnsembleFolder, EnsemblePlan
+from initio.runs.folders.model import load_model
 from initio.runs.pages import sections, summary
 from initio.runs.subjects import read_folder
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
 from initio.searches.methods.nesbs import Nesbs
 from initio.searches.models.particles import settled
 from initio.system.executors import Here
-from initio.training import TrainedEpoch
+from initio.training import TrainedEpoch, TrainingSettings
+from initio.training.recipes import RECIPES
 from tests.runs.printed import parsed, printed
 
 ASKED = {
@@ -156,6 +161,47 @@ def test_a_member_that_diverged_is_left_out_and_one_alone_is_no_ensemble(made: P
     path.write_text(json.dumps(outcome | {"accuracy": None, "flag": "the training diverged in epoch 1"}))
     with pytest.raises(InputError, match="1 of 2 members diverged"):
         resume_ensemble(folder)
+
+
+@dataclass(frozen=True)
+class Steep(TrainingSettings):
+    """Steps with which no training goes well."""
+
+    lr: float = 1e30
+    clip: float | None = None
+
+    name: ClassVar[str] = "steep"
+
+
+def test_members_that_really_diverge_are_a_sentence_that_can_be_followed(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RECIPES, "steep", Steep)
+    asked = {"size": 2, "epochs": 2, "channels": 2, "cells": 1, "prior": "uniform", "method": "deep"}
+    with pytest.raises(InputError, match="2 of 2 members diverged, .* --recipe plain, with --shared ") as told:
+        initio.ensemble("nb201", "digits", folder=tmp_path / "e", recipe="steep", shared=str(made), **asked)
+    assert load_model(tmp_path / "e" / "members" / "1").outcome.flag.startswith("the training diverged")
+    shared = shlex.split(str(told.value))[-1]
+    found = initio.ensemble("nb201", "digits", folder=tmp_path / "f", recipe="plain", shared=shared, **asked)
+    assert found.outcome.members == (1, 2)
+
+
+def test_a_member_that_really_diverges_is_left_out_of_the_mean(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RECIPES, "steep", Steep)
+    real = ensemble_verb._train_member
+
+    def train(kept: Any, plan: Any, task: Any, on_event: Any = None) -> int:
+        return real(kept, replace(plan, recipe="steep" if task[0] == 2 else plan.recipe), task, on_event=on_event)
+
+    monkeypatch.setattr(ensemble_verb, "_train_member", train)
+    asked = {"size": 3, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": "deep"}
+    found = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made), **asked)
+    assert found.outcome.members == (1, 3)
+    assert found.outcome.left_out["2"].startswith("the training diverged")
+    assert predictions(tmp_path / "e").shape[0] == 2
+    assert np.isfinite(predictions(tmp_path / "e")).all()
 
 
 def test_the_others_go_on_without_one_that_diverged(made: Path, tmp_path: Path) -> None:
@@ -399,6 +445,66 @@ def test_attacks_on_members_and_on_all(
     assert main(["attack", str(made), "--attack", "nonsense"]) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be copied")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_attacks_that_were_killed_go_on_with_the_next_round(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(made, tmp_path / "e"))
+    asked = ("fgsm", "autoattack")
+    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
+    whole = initio.attack(made, asked, samples=12, save=False)
+    if not (child := os.fork()):
+        try:
+            die_at_call(attack_verb, "_round", 5)
+            initio.attack(folder, asked, samples=12)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    [journal] = folder.glob("unfinished-attacks-*.jsonl")
+    kept = journal.read_text()
+    assert kept.count("\n") == 4
+    journal.write_text(kept + kept.splitlines()[0][:20])  # a line that the crash left half-written
+
+    real, done = attack_verb._round, list[tuple[str, str]]()
+
+    def heard(name: str, on: str, *given: Any) -> Any:
+        done.append((name, on))
+        return real(name, on, *given)
+
+    monkeypatch.setattr(attack_verb, "_round", heard)
+    initio.attack(folder, asked, samples=11)  # other samples: all anew
+    initio.attack(folder, asked, samples=12, seed=1)
+    initio.attack(folder, asked[1:], samples=12)
+    assert len(done) == 6 + 6 + 3
+    done.clear()
+    assert journal.is_file()
+    assert main(["attack", str(folder), "--attack", *asked, "--samples", "12"]) == 0
+    assert "4 of 6 rounds are done already" in capsys.readouterr().err
+    assert done == [("autoattack", "2"), ("autoattack", "all")]
+    assert read_record(AttackResult, folder / "attacks.json") == whole
+    assert list(folder.glob("unfinished-*")) == []
+
+
+def test_other_networks_are_attacked_anew(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(shutil.copytree(made, tmp_path / "e"))
+    monkeypatch.setattr(attack_verb, "write_record", die_softly)
+    with pytest.raises(KeyboardInterrupt):
+        initio.attack(folder, ("fgsm",), samples=5)
+    monkeypatch.undo()
+    heard: list[str] = []
+    monkeypatch.setattr("initio.runs.folders.model.TrainedModel.digest", lambda *_: "others")
+    initio.attack(folder, ("fgsm",), samples=5, on_note=heard.append)
+    assert len(heard) == 3
+    assert not any("done already" in sentence for sentence in heard)
+
+
+def die_softly(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Flat(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -507,7 +613,7 @@ def test_another_problems_network_is_not_shared(made: Path, tmp_path: Path) -> N
 def test_estimates_are_compared_with_trained_networks(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"size": 2, "candidates": 4, "epochs": 1, "channels": 2, "cells": 1, "prior": "uniform", "method": "random"}
+    asked = {"size": 2, "candidates": 4, "epochs": 2, "channels": 2, "cells": 1, "prior": "uniform", "method": "random"}
     other = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made / "search"), **asked)
     assert main(["study", "estimates", str(made), str(other.folder), "--sizes", "1", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -517,6 +623,24 @@ def test_estimates_are_compared_with_trained_networks(
     assert "too few" in capsys.readouterr().err
     assert main(["study", "estimates", str(made), str(other.folder)]) == 0
     assert "Spearman" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"epochs": 1}, "epochs 2, those of .* with 1: compare ensembles"),
+        ({"channels": 3}, "channels 2, those of .* with 3"),
+        ({"cells": 2}, "cells 1, those of .* with 2"),
+        ({"recipe": "plain"}, "trained with .* those of"),
+    ],
+)
+def test_estimates_are_not_compared_with_networks_that_were_trained_otherwise(
+    change: dict[str, Any], sentence: str, made: Path, tmp_path: Path
+) -> None:
+    asked = {"size": 2, "epochs": 2, "channels": 2, "cells": 1, "prior": "uniform", "method": "deep"} | change
+    other = initio.ensemble("nb201", "digits", folder=tmp_path / "e", shared=str(made), **asked)
+    with pytest.raises(InputError, match=sentence):
+        estimates([made, other.folder], sizes=(1,))
 
 
 def test_two_paths_a_node_in_darts(tmp_path: Path) -> None:

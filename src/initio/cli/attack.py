@@ -14,7 +14,8 @@ class AttackCommand:
     """Attacks each member of an ensemble in turn and all together, and measures what all of them still answer rightly.
 
     FGSM, PGD and AutoAttack change inputs by at most 0.01 a pixel (of 0 to 1), CW by as little as it can. Samples whose
-    gradient is zero are reported as masked, not as robust.
+    gradient is zero are reported as masked, not as robust. Each round is kept as it is done: the same command goes on
+    after an interruption.
 
     Args:
         trained: the folder of an ensemble, or of one trained network.
@@ -37,8 +38,9 @@ class AttackCommand:
 
         with Reporter() as told:
             result = attack(
-                self.trained, self.attack, samples=self.samples, seed=self.seed, device=self.device, on_pass=told.show
-            )
+                self.trained, self.attack, samples=self.samples, seed=self.seed, device=self.device,
+                on_pass=told.show, on_note=told.note,
+            )  # fmt: skip
         if self.json:
             print_json(result)
             return

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from initio.autodiff.devices import find_device
+from initio.autodiff.devices import apart, find_device
 from initio.data.draw import whole
 from initio.errors import InputError, did_you_mean
-from initio.runs.folders.base import write_record
+from initio.records import decode
+from initio.runs.folders.base import add_record, read_lines, write_record
 from initio.runs.folders.ensemble import Ensemble, EnsembleFolder, load_ensemble, normalising, raw_inputs
 from initio.runs.folders.model import TrainedModel, load_model
+from initio.system.leases import leased
 
 if TYPE_CHECKING:
     import torch
@@ -53,6 +57,12 @@ class AttackRound:
     resisted: float | None
     distance: float | None
     accuracy: float
+
+    def told(self) -> str:
+        """In one line."""
+        whom = "all together" if self.on == WHOLE else f"member {self.on}"
+        fooled = "which was never right" if self.fooled is None else f"{self.fooled:.1f} % of its right answers turned"
+        return f"{self.attack} on {whom}: {fooled}"
 
 
 @dataclass(frozen=True)
@@ -98,8 +108,12 @@ def attack(
     device: str = "cpu",
     save: bool = True,
     on_pass: OnPass = lambda task, done, total: None,
+    on_note: Callable[[str], object] = lambda sentence: None,
 ) -> AttackResult:
     """Attacks each member in turn and all together, and lets all answer; writes `attacks.json` into the folder.
+
+    Each round is on disk when it is done, in `unfinished-attacks-....jsonl`: attacks that were killed go on with the
+    next round when the same are asked of the same networks again.
 
     Args:
         target: an ensemble or a trained network, or its folder.
@@ -109,6 +123,7 @@ def attack(
         device: what computes: cpu, cuda, cuda:1, mps, or auto, a GPU where there is one.
         save: write; without it nothing is written.
         on_pass: hears of each pass through a network, with the number of passes that all attacks take at most.
+        on_note: hears what each round came to, and how many are done already.
     """
     from initio.networks.attacks import ATTACKS, answers
 
@@ -121,18 +136,48 @@ def attack(
         target = load_ensemble(target) if EnsembleFolder.is_at(target) else load_model(target)
     members = target.fixed("attacked").members if isinstance(target, Ensemble) else [target]
     networks, x, y, bounds = _prepared(members, samples, seed, on)
-    together = networks[-1]
-    rounds: list[AttackRound] = []
-    named = [*(str(number) for number in range(1, len(networks))), WHOLE]
-    with _counted(networks, attacks, on_pass) as finish:
-        for name in attacks:
-            for who, network in zip(named, networks, strict=True):
-                rounds.append(_round(name, who, network, together, x, y, bounds))
-                finish()
-    result = AttackResult(len(y), _percent(answers(together, x) == y), tuple(rounds))
-    if save:
+
+    def rounds(journal: Path | None) -> AttackResult:
+        found = _rounds(attacks, networks, x, y, bounds, journal, on_pass, on_note)
+        return AttackResult(len(y), _percent(answers(networks[-1], x) == y), tuple(found))
+
+    if not save:
+        return rounds(None)
+    with leased(target.folder, on_note):
+        same = (tuple(attacks), samples, seed, [one.digest("best") for one in members], apart(str(on)))
+        key = hashlib.sha256(repr(same).encode()).hexdigest()[:8]
+        journal = target.folder / f"unfinished-attacks-{key}.jsonl"
+        result = rounds(journal)
         write_record(target.folder / "attacks.json", result)
+        journal.unlink(missing_ok=True)
     return result
+
+
+def _rounds(
+    attacks: Sequence[str],
+    networks: Sequence[nn.Module],
+    x: Tensor,
+    y: Tensor,
+    bounds: Bounds,
+    journal: Path | None,
+    on_pass: OnPass,
+    on_note: Callable[[str], object],
+) -> list[AttackRound]:
+    """Each attack on each member, then on all together; those that the journal has are not done again."""
+    known = {} if journal is None else {(r.attack, r.on): r for r in read_lines(journal, partial(decode, AttackRound))}
+    named = [*(str(number) for number in range(1, len(networks))), WHOLE]
+    asked = [(name, who, network) for name in attacks for who, network in zip(named, networks, strict=True)]
+    if known:
+        on_note(f"{len(known)} of {len(asked)} rounds are done already")
+    with _counted(networks, attacks, on_pass) as finish:
+        for name, who, network in asked:
+            if (name, who) not in known:
+                known[name, who] = _round(name, who, network, networks[-1], x, y, bounds)
+                if journal is not None:
+                    add_record(journal, known[name, who])
+                on_note(known[name, who].told())
+            finish()
+    return [known[name, who] for name, who, _ in asked]
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def estimates(
 ) -> list[EstimateAgreement]:
     """Loss with shared weights on held-out samples against error of the trained networks on what was kept aside.
 
-    All different networks that these ensembles have trained are put together anew.
+    All different networks that these ensembles have trained are put together anew; all must be trained alike.
 
     Args:
         folders: of finished ensembles with one shared network (`--shared`).
@@ -45,6 +45,7 @@ def estimates(
     runs = {one.searched.resolve() for one in found}
     if len(runs) != 1:
         raise InputError(f"ensembles of {len(runs)} shared networks: compare those of one, made with --shared")
+    _check_alike(found)
     _, at = trained_weights(RunFolder(*runs), device)
     answers, labels = _trained(found)
     held = np.concatenate([y.numpy() for _, y in at.examples.validate()])
@@ -59,6 +60,25 @@ def estimates(
     if not rows:
         raise InputError(f"{len(answers)} different trained networks are too few to compare ensembles of them")
     return rows
+
+
+def _check_alike(found: Sequence[Ensemble]) -> None:
+    """Refuses networks of several recipes or sizes: how they were trained is not what shared weights could foresee."""
+    first: tuple[Path, dict[str, object]] | None = None
+    for one in found:
+        if one.plan.method == "droppath":  # whose network is not asked
+            continue
+        plan = one.members[0].plan
+        how: dict[str, object] = {"recipe": plan.recipe, **plan.settings}
+        how |= {"channels": plan.network.channels, "cells": plan.network.cells}
+        first = first or (one.folder, how)
+        for name in sorted(how.keys() | first[1].keys()):
+            was, now = first[1].get(name), how.get(name)
+            if was != now:
+                raise InputError(
+                    f"members of {str(first[0])!r} are trained with {name} {was}, those of {str(one.folder)!r} with "
+                    f"{now}: compare ensembles whose members are trained alike"
+                )
 
 
 def _groups(members: Sequence[Architecture], size: int, rng: Random) -> list[tuple[Architecture, ...]]:
