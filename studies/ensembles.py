@@ -354,7 +354,8 @@ def _estimates(out: Path) -> str:
             if not found:
                 continue
             columns = ([getattr(one, name) for one in found] for name in ("spearman", "pearson", "top"))
-            cells = [_with_interval([value for value in column if value is not None]) for column in columns]
+            known = ([value for value in column if value is not None] for column in columns)
+            cells = [_with_interval(own) if own else "" for own in known]
             rows.append([data, str(n), str(sum(one.ensembles for one in found)), *cells])
     return f"Table 5.6\n\n{_table(rows)}" if len(rows) > 1 else ""
 
