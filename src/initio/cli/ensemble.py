@@ -24,7 +24,8 @@ class EnsembleCommand:
 
     One shared network is trained, a posterior over architectures is learned on it, ensembles are sampled from the
     posterior and compared with the shared weights; the best one's members are trained, and measured on samples that
-    nobody has learned from. Every other setting of the search is an option too, listed by `initio ensemble --help`.
+    nobody has learned from. Every other setting of the search is an option too, listed by
+    `initio ensemble --method nesbs --help`.
 
     Args:
         space: one with a supernet: nb201, darts or nb1shot1.
@@ -78,7 +79,7 @@ class EnsembleCommand:
         """The search whose shared network and posterior an ensemble is made of."""
         from initio.searches import find_search
 
-        return [find_search("nesbs")]
+        return [find_search("nesbs")] if "method" in given else []
 
     def run(self) -> None:
         """Works with progress on stderr, then says what came out and where it is."""
