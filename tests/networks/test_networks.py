@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from dataclasses import replace
 from random import Random
 
@@ -180,3 +182,9 @@ def test_a_copied_operation_is_the_operation(kind):
     assert list(mine) == list(theirs)
     assert all(torch.equal(mine[n], theirs[n]) and mine[n].data_ptr() != theirs[n].data_ptr() for n in mine)
     assert all(isinstance(p, nn.Parameter) for p in copy.parameters())
+
+
+def test_costs_are_counted_without_torchs_compiler() -> None:
+    code = "import sys; from initio.spaces import DARTS, NetworkSettings as S; from random import Random\n"
+    code += "DARTS.cost(DARTS.sample(Random(0)), S(8, 8)); assert not {'torch._dynamo', 'sympy'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)

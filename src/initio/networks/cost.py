@@ -70,15 +70,14 @@ def _count_graph(graph: Graph, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[N
 
 @lru_cache(maxsize=4096)
 def _count_op(op: Op, norm: Norm, inputs: tuple[Shape, ...]) -> tuple[NetworkCost, Shape]:
-    """Builds one operation on the meta device, where shapes are propagated and nothing is computed.
+    """Runs one operation, whose weights have no memory of their own, on a batch of none: nothing is computed.
 
-    For batch norms torch would import its compiler to learn their shapes, which are those of their inputs.
+    On the meta device, where shapes are propagated as well, torch would import its compiler to learn them.
     """
     with torch.device("meta"):
         module = OPERATIONS[op.kind](op, Kit(replace(NetworkSettings(), norm=norm))).eval()
-        for norms in (m for m in module.modules() if isinstance(m, nn.BatchNorm2d)):
-            vars(norms)["forward"] = torch.empty_like
-        return count_module(module, *(torch.empty(1, *shape) for shape in inputs))
+    module._apply(lambda t: torch.empty((), dtype=t.dtype).expand(t.shape))  # type: ignore[no-untyped-call]
+    return count_module(module, *(torch.empty(0, *shape) for shape in inputs))
 
 
 def count_built(model: nn.Module, shape: Shape) -> NetworkCost:
@@ -87,7 +86,7 @@ def count_built(model: nn.Module, shape: Shape) -> NetworkCost:
 
 
 def count_module(model: nn.Module, *inputs: Tensor) -> tuple[NetworkCost, Shape]:
-    """The cost of any module, and the shape of its output, on inputs that are batches of one."""
+    """The cost of any module, and the shape of its output, on inputs that are batches of one or of none."""
     with counted(model) as total, torch.no_grad():
         output: Tensor = model(*inputs)
     return NetworkCost(sum(p.numel() for p in model.parameters()), total.flops, total.layers), tuple(output.shape[1:])
@@ -95,7 +94,7 @@ def count_module(model: nn.Module, *inputs: Tensor) -> tuple[NetworkCost, Shape]
 
 @dataclass
 class Tally:
-    """What one forward pass of a batch of one costs, while it runs."""
+    """What one forward pass of a single input costs, while it runs."""
 
     flops: int = 0
     layers: int = 0
@@ -119,7 +118,7 @@ def counted(model: nn.Module) -> Iterator[Tally]:
 
 
 def _multiply_adds(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> int:
-    """Of one layer on a batch of one; a bias adds one for each output."""
+    """Of one layer on one input, or on none, which counts as one; a bias adds one for each output."""
     if isinstance(module, nn.MultiheadAttention):
         return _attention(module, *inputs[:3])
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):  # every weight once a step
@@ -127,10 +126,14 @@ def _multiply_adds(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> i
     weight, bias = module.weight, module.bias
     assert isinstance(weight, Tensor)
     per_output = math.prod(weight.shape[1:])  # input channels of the group x kernel positions
-    offsets = output.numel() * (bias is not None)
+    offsets = _size(output) * (bias is not None)
     if isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
-        return int(inputs[0].numel() * per_output + offsets)  # the weights' first dimension is the input's
-    return int(output.numel() * per_output + offsets)
+        return _size(inputs[0]) * per_output + offsets  # the weights' first dimension is the input's
+    return _size(output) * per_output + offsets
+
+
+def _size(t: Tensor) -> int:
+    return math.prod(n or 1 for n in t.shape)
 
 
 def _attention(module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor) -> int:
