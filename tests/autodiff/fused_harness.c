@@ -35,8 +35,13 @@ int main(void)
                                 calls += 3;
                             }
                             if (a == b) {
-                                if (outer_depthwise(x, d, G, m, H, W, Ci, k, k, pad, pad, dilation, dilation, stride, stride)) return 2;
-                                calls++;
+                                float *w = floats(k * k * Ci);
+                                if (outer_depthwise(x, d, G, m, H, W, Ci, k, k, pad, pad, dilation, dilation, stride, stride) ||
+                                    depthwise(x, w, d, m, H, W, Ci, Ho, Wo, k, k, pad, pad, dilation, dilation, stride, stride, 0) ||
+                                    depthwise(d, w, x, m, H, W, Ci, Ho, Wo, k, k, pad, pad, dilation, dilation, stride, stride, 1))
+                                    return 2;
+                                free(w);
+                                calls += 3;
                                 const long p = k / 2, Hp = (H + 2 * p - k) / stride + 1, Wp = (W + 2 * p - k) / stride + 1;
                                 float *out = floats(m * Hp * Wp * Ci);
                                 if (pool(x, out, m, H, W, Ci, Hp, Wp, k, k, stride, stride, p, p, dilation - 1, 0) ||
@@ -44,6 +49,14 @@ int main(void)
                                     return 2;
                                 free(out);
                                 calls += 2;
+                            }
+                            if (k == 1 && stride == 1) {
+                                float *w = floats(Ci * Co);
+                                if (pointwise(x, w, NULL, d, parts * H + 1, Ci, Co, 0) || pointwise(x, w, d, d, m * H * W, Ci, Co, 0) ||
+                                    pointwise(d, w, NULL, x, m * H * W, Co, Ci, 1))
+                                    return 2;
+                                free(w);
+                                calls += 3;
                             }
                             free(x), free(d), free(G);
                             calls++;

@@ -73,17 +73,43 @@ def test_fused_outer_products_agree_with_torch(library, c_in, c_out, kernel, str
     ("c", "kernel", "stride", "padding", "dilation", "side"),
     [(8, 3, 1, 1, 1, 7), (16, 5, 2, 2, 1, 9), (24, 3, 1, 2, 2, 8), (8, 5, 1, 4, 2, 5), (8, 3, 2, 0, 1, 40)],
 )
-def test_fused_depthwise_gradients_agree_with_torch(library, c, kernel, stride, padding, dilation, side):
+def test_fused_depthwise_convolutions_agree_with_torch(library, c, kernel, stride, padding, dilation, side):
     generator = torch.Generator().manual_seed(1)
-    own, free = (Geometry((stride,) * 2, (padding,) * 2, (dilation,) * 2, c, free) for free in (False, True))
-    x = torch.randn(3, c, side, side, generator=generator).contiguous(memory_format=torch.channels_last)
+    geometry = Geometry((stride,) * 2, (padding,) * 2, (dilation,) * 2, c)
+    x = torch.randn(3, c, side, side, generator=generator).contiguous(memory_format=LAST)
     weight = torch.randn(c, 1, kernel, kernel, generator=generator)
-    delta = torch.randn(own.apply(x, weight).shape, generator=generator)
-    delta = delta.contiguous(memory_format=torch.channels_last)
-    truth = own.outer(x.double(), delta.double(), weight.double())
-    found = free.outer(x, delta, weight)
-    torch.testing.assert_close(found.double() / truth.abs().max(), truth / truth.abs().max(), rtol=0, atol=4e-6)
-    assert not torch.equal(found, own.outer(x, delta, weight))  # another kernel, used where roundings are free alone
+    assert geometry._by_channel(weight, x) is library
+    truth = geometry.apply(x.double(), weight.double())
+    torch.testing.assert_close(geometry.apply(x, weight).double(), truth, rtol=1e-5, atol=1e-5)
+    delta = torch.randn(truth.shape, generator=generator).contiguous(memory_format=LAST)
+    truth = geometry.transpose(delta.double(), x.double(), weight.double())
+    torch.testing.assert_close(geometry.transpose(delta, x, weight).double(), truth, rtol=1e-5, atol=1e-5)
+    truth = geometry.outer(x.double(), delta.double(), weight.double())
+    found = geometry.outer(x, delta, weight).double()
+    torch.testing.assert_close(found / truth.abs().max(), truth / truth.abs().max(), rtol=0, atol=4e-6)
+    with fused.switched_off():  # another kernel
+        assert not torch.equal(found, geometry.outer(x, delta, weight).double())
+
+
+@pytest.mark.parametrize(
+    ("m", "c_in", "c_out", "height", "width"),
+    [(1, 8, 8, 1, 5), (2, 16, 8, 3, 4), (3, 24, 40, 5, 7), (4, 64, 32, 8, 8), (1, 8, 72, 6, 2)],
+)
+def test_fused_pointwise_convolutions_agree_with_torch(library, m, c_in, c_out, height, width):
+    generator = torch.Generator().manual_seed(8)
+    geometry = Geometry((1, 1), (0, 0), (1, 1))
+    x, delta = (
+        torch.randn(m, c, height, width, generator=generator).contiguous(memory_format=LAST) for c in (c_in, c_out)
+    )
+    weight = torch.randn(c_out, c_in, 1, 1, generator=generator)
+    assert geometry._pointwise(x, weight) is library
+    truth = geometry.apply(x.double(), weight.double())
+    torch.testing.assert_close(geometry.apply(x, weight).double(), truth, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(geometry.add_to(delta.clone(), x, weight).double(), truth + delta, rtol=1e-5, atol=1e-5)
+    truth = geometry.transpose(delta.double(), x.double(), weight.double())
+    torch.testing.assert_close(geometry.transpose(delta, x, weight).double(), truth, rtol=1e-5, atol=1e-5)
+    found = geometry.add_transpose(x.clone(), delta, x, weight)
+    torch.testing.assert_close(found.double(), truth + x, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +207,28 @@ def test_fused_agreement_counts_equal_signs(library):
         assert K[i, j] == ((x[i] > 0) == (x[j] > 0)).sum()
 
 
+def test_vectors_of_sixteen_lanes_agree_with_those_of_eight(library, anew, monkeypatch, tmp_path):
+    if "avx512f" not in fused.processor().split():
+        pytest.skip("this processor has no vectors of sixteen lanes")
+    generator = torch.Generator().manual_seed(9)
+    x, delta = (torch.randn(3, c, 9, 7, generator=generator).contiguous(memory_format=LAST) for c in (40, 48))
+    found = []
+    for flags in (fused.FLAGS, (*fused.FLAGS, "-mno-avx512f")):
+        monkeypatch.setattr(fused, "FLAGS", flags)
+        fused._build.cache_clear()
+        own: list[torch.Tensor] = []
+        for kernel, c_out, groups in ((1, 48, 1), (3, 48, 1), (5, 40, 40)):
+            geometry = Geometry((1, 1), (kernel // 2,) * 2, (1, 1), groups)
+            weight = torch.linspace(-1, 1, c_out * 40 // groups * kernel**2).view(c_out, 40 // groups, kernel, kernel)
+            weight = weight.contiguous(memory_format=LAST) if groups == 1 else weight
+            back = delta if groups == 1 else x
+            own += [geometry.apply(x, weight), geometry.transpose(back, x, weight), geometry.outer(x, back, weight)]
+        assert fused.status().startswith("the compiled kernels are in use")
+        found.append(own)
+    for wide, narrow in zip(*found, strict=True):
+        torch.testing.assert_close(wide, narrow, rtol=1e-5, atol=1e-5)
+
+
 # --- buffers ---------------------------------------------------------------------------------------------------------
 
 
@@ -211,9 +259,17 @@ def test_a_buffer_of_another_kind_size_or_layout_is_refused(library):
         with pytest.raises(ValueError, match="a compiled kernel expects"):
             fused.convolve(library, good, torch.zeros(8, 8, 3, 3).contiguous(memory_format=LAST), bad, transposed=False)
         with pytest.raises(ValueError, match="a compiled kernel expects"):
+            fused.pointwise(library, good, torch.zeros(8, 8, 1, 1), bad, transposed=False)
+        with pytest.raises(ValueError, match="a compiled kernel expects"):
+            fused.depthwise(library, bad, torch.zeros(8, 1, 3, 3), (5, 4), (1, 1), (1, 1), (1, 1))
+        with pytest.raises(ValueError, match="a compiled kernel expects"):
             fused.normalise_tangent(library, good, bad, torch.zeros(3, 8, dtype=torch.float64), None, None, False)
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.convolve(library, good, torch.zeros(8, 16, 3, 3).contiguous(memory_format=LAST), transposed=False)
+    with pytest.raises(ValueError, match="a compiled kernel expects"):
+        fused.pointwise(library, good, torch.zeros(8, 16, 1, 1), transposed=False)
+    with pytest.raises(ValueError, match="a compiled kernel expects"):
+        fused.depthwise(library, good, torch.zeros(16, 1, 3, 3), (4, 4), (1, 1), (1, 1), (1, 1))
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.pool(library, good, (5, 5), (3, 3), (1, 1), (1, 1), with_padding=False)
     with pytest.raises(ValueError, match="a compiled kernel expects 1 to 2 parts"):

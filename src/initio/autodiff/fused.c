@@ -17,6 +17,15 @@ typedef double d8 __attribute__((vector_size(64)));
 
 static inline v8 splat(float a) { return (v8){a, a, a, a, a, a, a, a}; }
 
+/* Sixteen lanes where the processor has them and that many channels are left. */
+#ifdef __AVX512F__
+enum { WIDE = 16 };
+typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
+#else
+enum { WIDE = 0 };
+typedef v8 v16; /* never called */
+#endif
+
 /* Copies one image into `to`, with `pad` zero rows and columns around it. */
 static void pad_image(const float *from, float *to, long H, long W, long C, long ph, long pw)
 {
@@ -31,29 +40,27 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
     }
 }
 
-/* Q output channels x V*8 input channels of Σ_p δ(p) x(p)ᵀ over `rows` rows, added to G, or written to it at first. */
-#define OUTER(Q, V)                                                                                            \
-    static inline void outer_##Q##_##V(const float *x, const float *d, float *G, long rows, long Wo, long Ci,   \
-                                       long Co, long xrow, long step, int first)                                \
+/* Q output channels x V vectors of input channels of Σ_p δ(p) x(p)ᵀ over `rows` rows, added to G, or written to it at first. */
+#define OUTER(Q, V, L)                                                                                         \
+    static inline void outer_##Q##_##V##_##L(const float *x, const float *d, float *G, long rows, long Wo,      \
+                                             long Ci, long Co, long xrow, long step, int first)                 \
     {                                                                                                           \
-        v8 acc[Q][V];                                                                                           \
+        v##L acc[Q][V];                                                                                         \
         for (int q = 0; q < Q; q++)                                                                             \
-            for (int v = 0; v < V; v++) acc[q][v] = first ? splat(0) : *(v8 *)(G + q * Ci + 8 * v);             \
+            for (int v = 0; v < V; v++) acc[q][v] = first ? (v##L){0} : *(v##L *)(G + q * Ci + L * v);          \
         for (long r = 0; r < rows; r++) {                                                                       \
             const float *a = x + r * xrow, *b = d + r * Wo * Co;                                                \
             for (long c = 0; c < Wo; c++, a += step, b += Co) {                                                 \
-                v8 in[V];                                                                                       \
-                for (int v = 0; v < V; v++) in[v] = *(const v8 *)(a + 8 * v);                                   \
-                for (int q = 0; q < Q; q++) {                                                                   \
-                    const v8 s = splat(b[q]);                                                                   \
-                    for (int v = 0; v < V; v++) acc[q][v] += s * in[v];                                         \
-                }                                                                                               \
+                v##L in[V];                                                                                     \
+                for (int v = 0; v < V; v++) in[v] = *(const v##L *)(a + L * v);                                 \
+                for (int q = 0; q < Q; q++)                                                                     \
+                    for (int v = 0; v < V; v++) acc[q][v] += b[q] * in[v];                                      \
             }                                                                                                   \
         }                                                                                                       \
         for (int q = 0; q < Q; q++)                                                                             \
-            for (int v = 0; v < V; v++) *(v8 *)(G + q * Ci + 8 * v) = acc[q][v];                                \
+            for (int v = 0; v < V; v++) *(v##L *)(G + q * Ci + L * v) = acc[q][v];                              \
     }
-OUTER(6, 2) OUTER(4, 2) OUTER(2, 2) OUTER(8, 1)
+OUTER(6, 2, 8) OUTER(4, 2, 8) OUTER(2, 2, 8) OUTER(8, 1, 8) OUTER(16, 1, 16) OUTER(8, 1, 16)
 
 /* Σ_p δ(p) x(p)ᵀ over `rows` rows of Wo positions: G (Co, Ci), added to or written at first. */
 static void outer_block(const float *x, const float *d, float *G, long rows, long Wo, long Ci, long Co, long xrow, long step,
@@ -61,16 +68,18 @@ static void outer_block(const float *x, const float *d, float *G, long rows, lon
 {
     for (long ci = 0; ci + 16 <= Ci; ci += 16)
         for (long co = 0; co < Co;) {
-            const long left = Co - co, q = left >= 6 ? 6 : left >= 4 ? 4 : 2;
+            const long left = Co - co, q = WIDE ? (left >= 16 ? 16 : 8) : left >= 6 ? 6 : left >= 4 ? 4 : 2;
             float *to = G + co * Ci + ci;
-            if (q == 6) outer_6_2(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
-            else if (q == 4) outer_4_2(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
-            else outer_2_2(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            if (q == 16) outer_16_1_16(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            else if (q == 8) outer_8_1_16(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            else if (q == 6) outer_6_2_8(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            else if (q == 4) outer_4_2_8(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
+            else outer_2_2_8(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
             co += q;
         }
     if (Ci % 16) /* the last eight */
         for (long co = 0; co < Co; co += 8)
-            outer_8_1(x + Ci - 8, d + co, G + co * Ci + Ci - 8, rows, Wo, Ci, Co, xrow, step, first);
+            outer_8_1_8(x + Ci - 8, d + co, G + co * Ci + Ci - 8, rows, Wo, Ci, Co, xrow, step, first);
 }
 
 /* G (parts, KH, KW, Co, Ci): the sums over equal parts of the samples. */
@@ -139,6 +148,73 @@ int outer_depthwise(const float *x, const float *d, float *G, long m, long H, lo
                                                      sw * C);
     }
     free(scratch);
+    return 0;
+}
+
+/* Q neighbouring outputs of eight channels: Σ_k w(k) x(p + k), x `row` floats a row, `step` between outputs. */
+#define TAPS(Q, L)                                                                                             \
+    static inline void taps_##Q##_##L(const float *x, const float *w, float *out, long KH, long KW, long C,     \
+                                      long down, long right, long step)                                         \
+    {                                                                                                           \
+        v##L acc[Q];                                                                                            \
+        for (int q = 0; q < Q; q++) acc[q] = (v##L){0};                                                         \
+        for (long i = 0; i < KH; i++)                                                                           \
+            for (long j = 0; j < KW; j++, w += C) {                                                             \
+                const v##L tap = *(const v##L *)w;                                                              \
+                const float *a = x + i * down + j * right;                                                      \
+                for (int q = 0; q < Q; q++) acc[q] += tap * *(const v##L *)(a + q * step);                      \
+            }                                                                                                   \
+        for (int q = 0; q < Q; q++) *(v##L *)(out + q * C) = acc[q];                                            \
+    }
+TAPS(8, 8) TAPS(4, 8) TAPS(1, 8) TAPS(8, 16) TAPS(4, 16) TAPS(1, 16)
+
+/* All `wide` outputs of a row, `lanes` channels of them. */
+#define ROW_OF_TAPS(L)                                                                                         \
+    static void row_of_taps_##L(const float *x, const float *w, float *out, long wide, long KH, long KW, long C, \
+                                long down, long right, long step)                                               \
+    {                                                                                                           \
+        long v = 0;                                                                                             \
+        for (; v + 8 <= wide; v += 8) taps_8_##L(x + v * step, w, out + v * C, KH, KW, C, down, right, step);   \
+        for (; v + 4 <= wide; v += 4) taps_4_##L(x + v * step, w, out + v * C, KH, KW, C, down, right, step);   \
+        for (; v < wide; v++) taps_1_##L(x + v * step, w, out + v * C, KH, KW, C, down, right, step);           \
+    }
+ROW_OF_TAPS(8) ROW_OF_TAPS(16)
+
+/* Depthwise kernels w (C, KH, KW): w ∗ x from (m, H, W, C) to (m, Ho, Wo, C), or wᵀ ∗ x back from there, which is the
+ * kernel turned round on x with its rows and columns apart. */
+int depthwise(const float *x, const float *w, float *out, long m, long H, long W, long C, long Ho, long Wo, long KH, long KW,
+              long ph, long pw, long dh, long dw, long sh, long sw, long back)
+{
+    const long Hi = back ? Ho : H, Wi = back ? Wo : W, high = back ? H : Ho, wide = back ? W : Wo, taps = KH * KW;
+    const long Hp = back ? H + dh * (KH - 1) : H + 2 * ph, Wp = back ? W + dw * (KW - 1) : W + 2 * pw, row = Wp * C;
+    const long top = back ? dh * (KH - 1) - ph : ph, left = back ? dw * (KW - 1) - pw : pw;
+    const long down = back ? 1 : sh, right = (back ? 1 : sw) * C, apart = back ? sh : 1, beside = back ? sw : 1;
+    float *by_tap = malloc(taps * C * sizeof(float)), *image = calloc(Hp * row, sizeof(float)); /* zeros where x is not */
+    if (!by_tap || !image) {
+        free(by_tap), free(image);
+        return 1;
+    }
+    for (long k = 0; k < taps; k++)
+        for (long c = 0; c < C; c++) by_tap[(back ? taps - 1 - k : k) * C + c] = w[c * taps + k];
+    for (long n = 0; n < m; n++) {
+        for (long h = 0; h < Hi; h++) {
+            const float *from = x + (n * Hi + h) * Wi * C;
+            float *to = image + (top + h * apart) * row + left * C;
+            if (beside == 1) memcpy(to, from, Wi * C * sizeof(float));
+            else
+                for (long v = 0; v < Wi; v++) memcpy(to + v * beside * C, from + v * C, C * sizeof(float));
+        }
+        for (long h = 0; h < high; h++)
+            for (long c = 0; c < C;) {
+                const float *from = image + h * down * row + c;
+                float *to = out + (n * high + h) * wide * C + c;
+                const int lanes = WIDE && c + 16 <= C ? 16 : 8;
+                if (lanes == 16) row_of_taps_16(from, by_tap + c, to, wide, KH, KW, C, dh * row, dw * C, right);
+                else row_of_taps_8(from, by_tap + c, to, wide, KH, KW, C, dh * row, dw * C, right);
+                c += lanes;
+            }
+    }
+    free(by_tap), free(image);
     return 0;
 }
 
@@ -233,32 +309,62 @@ static void spread_weights(const float *w, float *U, long Ci, long Co, int trans
         }
 }
 
-/* Q rows x V*8 columns of a matrix product: out (.., N) = a (.., K) u (K, N). */
-#define PRODUCT(Q, V)                                                                                          \
-    static inline void product_##Q##_##V(const float *a, const float *u, float *out, long K, long N)            \
+/* Q rows x V vectors of columns of a matrix product: out (.., N) = a (.., K) u (K, N). */
+#define PRODUCT(Q, V, L)                                                                                       \
+    static inline void product_##Q##_##V##_##L(const float *a, const float *u, float *out, long K, long N)      \
     {                                                                                                           \
-        v8 acc[Q][V];                                                                                           \
+        v##L acc[Q][V];                                                                                         \
         for (int q = 0; q < Q; q++)                                                                             \
-            for (int v = 0; v < V; v++) acc[q][v] = splat(0);                                                   \
+            for (int v = 0; v < V; v++) acc[q][v] = (v##L){0};                                                  \
         for (long k = 0; k < K; k++, u += N) {                                                                  \
-            v8 b[V];                                                                                            \
-            for (int v = 0; v < V; v++) b[v] = *(const v8 *)(u + 8 * v);                                        \
-            for (int q = 0; q < Q; q++) {                                                                       \
-                const v8 s = splat(a[q * K + k]);                                                               \
-                for (int v = 0; v < V; v++) acc[q][v] += s * b[v];                                              \
-            }                                                                                                   \
+            v##L b[V];                                                                                          \
+            for (int v = 0; v < V; v++) b[v] = *(const v##L *)(u + L * v);                                      \
+            for (int q = 0; q < Q; q++)                                                                         \
+                for (int v = 0; v < V; v++) acc[q][v] += a[q * K + k] * b[v];                                   \
         }                                                                                                       \
         for (int q = 0; q < Q; q++)                                                                             \
-            for (int v = 0; v < V; v++) *(v8 *)(out + q * N + 8 * v) = acc[q][v];                               \
+            for (int v = 0; v < V; v++) *(v##L *)(out + q * N + L * v) = acc[q][v];                             \
     }
-PRODUCT(6, 2) PRODUCT(12, 1)
+PRODUCT(6, 2, 8) PRODUCT(12, 1, 8) PRODUCT(12, 1, 16)
 
 static void product(const float *a, const float *u, float *out, long rows, long K, long N)
 {
     for (long n = 0; n + 16 <= N; n += 16)
-        for (long r = 0; r < rows; r += 6) product_6_2(a + r * K, u + n, out + r * N + n, K, N);
+        if (WIDE)
+            for (long r = 0; r < rows; r += 12) product_12_1_16(a + r * K, u + n, out + r * N + n, K, N);
+        else
+            for (long r = 0; r < rows; r += 6) product_6_2_8(a + r * K, u + n, out + r * N + n, K, N);
     if (N % 16)
-        for (long r = 0; r < rows; r += 12) product_12_1(a + r * K, u + N - 8, out + r * N + N - 8, K, N);
+        for (long r = 0; r < rows; r += 12) product_12_1_8(a + r * K, u + N - 8, out + r * N + N - 8, K, N);
+}
+
+/* 1x1 kernels w (O, I), or of wᵀ if `transposed`, of as many pixels: out = w x, plus `more` if there is any. */
+int pointwise(const float *x, const float *w, const float *more, float *out, long pixels, long I, long O, long transposed)
+{
+    float *U = malloc((I * O + ROWS * I + TILES * O) * sizeof(float));
+    if (!U) return 1;
+    float *X = U + I * O, *Y = X + ROWS * I;
+    if (transposed) memcpy(U, w, I * O * sizeof(float));
+    else
+        for (long o = 0; o < O; o++)
+            for (long i = 0; i < I; i++) U[i * O + o] = w[o * I + i];
+    for (long start = 0; start < pixels;) {
+        const long left = pixels - start, n = left >= TILES ? TILES : left >= ROWS ? ROWS : left, size = n * O;
+        const float *from = x + start * I;
+        float *to = out + start * O;
+        if (n < ROWS) from = memcpy(X, from, n * I * sizeof(float)); /* whose rows behind them are read in vain */
+        if (more || n < ROWS) {
+            product(from, U, Y, n < ROWS ? ROWS : n, I, O);
+            for (long i = 0; i < size; i += 8) {
+                v8 value = *(v8 *)(Y + i);
+                if (more) value += *(const v8 *)(more + start * O + i);
+                *(v8 *)(to + i) = value;
+            }
+        } else product(from, U, to, n, I, O);
+        start += n;
+    }
+    free(U);
+    return 0;
 }
 
 /* Aᵀ y A of one tile, plus `more`, to those of its four positions that are there. */

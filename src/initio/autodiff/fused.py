@@ -32,10 +32,10 @@ SOURCE = Path(__file__).with_name("fused.c")
 LANES = 8
 LAST = torch.channels_last
 TILED_FROM = 256  # positions behind one gradient, from which tiles are faster
-ARITHMETIC = "fused-2"  # the kernels' roundings: another name whenever they change
+ARITHMETIC = "fused-3"  # the kernels' roundings: another name whenever they change
 SIGNATURES = {  # pointers, then whole numbers
-    "outer": (3, 14), "outer_depthwise": (3, 12), "outer_tiles": (3, 6), "convolve": (4, 6), "pool": (2, 14),
-    "sums": (5, 3), "combine": (4, 3), "normalise": (6, 2), "normalise_tangent": (7, 3), "normalise_back": (10, 3),
+    "outer": (3, 14), "outer_depthwise": (3, 12), "outer_tiles": (3, 6), "convolve": (4, 6), "depthwise": (3, 15),
+    "pointwise": (4, 4), "pool": (2, 14), "sums": (5, 3), "combine": (4, 3), "normalise": (6, 2), "normalise_tangent": (7, 3), "normalise_back": (10, 3),
     "agreement": (2, 2),
 }  # fmt: skip
 Pair = tuple[int, int]
@@ -268,6 +268,32 @@ def convolve(lib: ctypes.CDLL, x: Tensor, weight: Tensor, more: Tensor | None = 
     of_out = (m, c_out, height, width)
     images = (_image(x, (m, c_in, height, width)), _image(weight, shape), _image(more, of_out), _image(out, of_out))
     _enough(lib.convolve(*images, m, height, width, c_in, c_out, int(transposed)))
+    return out
+
+
+def pointwise(lib: ctypes.CDLL, x: Tensor, weight: Tensor, more: Tensor | None = None, *, transposed: bool) -> Tensor:
+    """W x or Wᵀ x at every pixel, plus `more` in the shape of the result: for 1x1 kernels of stride 1."""
+    m, c_in, height, width = x.shape
+    c_out = weight.shape[transposed]
+    out = torch.empty((m, c_out, height, width), dtype=torch.float32, memory_format=LAST)
+    shape, of_out = ((c_in, c_out) if transposed else (c_out, c_in)) + (1, 1), (m, c_out, height, width)
+    images = (_image(x, (m, c_in, height, width)), _image(weight, shape), _image(more, of_out), _image(out, of_out))
+    _enough(lib.pointwise(*images, m * height * width, c_in, c_out, int(transposed)))
+    return out
+
+
+def depthwise(
+    lib: ctypes.CDLL, x: Tensor, weight: Tensor, sides: Pair, padding: Pair, dilation: Pair, stride: Pair, *,
+    back: bool = False,
+) -> Tensor:  # fmt: skip
+    """W ∗ x of images with these `sides`, each channel with a kernel of its own; `back` is the transposed map."""
+    m, channels = x.shape[:2]
+    kernel = (weight.shape[2], weight.shape[3])
+    small = tuple(_sides(sides, kernel, padding, dilation, stride))
+    into, outof = ((m, channels, *side) for side in ((small, sides) if back else (sides, small)))
+    out = torch.empty(outof, dtype=torch.float32, memory_format=LAST)
+    images = (_image(x, into), _at(weight, (channels, 1, *kernel)), _image(out, outof))
+    _enough(lib.depthwise(*images, m, *sides, channels, *small, *kernel, *padding, *dilation, *stride, int(back)))
     return out
 
 

@@ -41,8 +41,8 @@ CHUNK_BYTES = 64 << 20  # per-sample gradients of one layer are made in slices o
 class Geometry:
     """What joins weights and inputs: a linear layer if `stride` is empty, else a convolution.
 
-    With `free` roundings 1x1 kernels are matrix products, and depthwise convolutions are transposed by convolutions and
-    have a compiled kernel for their weights: faster, up to four times, but rounded otherwise than by torch.
+    With `free` roundings 1x1 kernels are matrix products, and depthwise convolutions are transposed by convolutions,
+    where there are no compiled kernels for them: faster, but rounded otherwise than by torch.
     """
 
     stride: Ints
@@ -57,10 +57,14 @@ class Geometry:
         """W * x + b, plus `more` in the shape of the output."""
         if not self.stride:
             z = F.linear(x, weight, bias)
-        elif bias is None and self._is_product(weight, x):
-            z = _product(x, weight.flatten(1).T)
+        elif bias is None and (lib := self._pointwise(x, weight)):
+            return fused.pointwise(lib, x, weight, more, transposed=False)
         elif bias is None and (lib := self._tiled(x, weight)):
             return fused.convolve(lib, x, weight, more, transposed=False)
+        elif bias is None and (lib := self._by_channel(weight, x)):
+            z = fused.depthwise(lib, x, weight, (x.shape[2], x.shape[3]), *self._pairs(tuple(weight.shape))[1:])
+        elif bias is None and self._is_product(weight, x):
+            z = _product(x, weight.flatten(1).T)
         else:
             z = torch.convolution(
                 x, weight, bias, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
@@ -71,7 +75,7 @@ class Geometry:
 
     def add_to(self, out: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """out + W * x; `out` is nobody else's, and may be changed."""
-        if self._is_product(weight, x, out):
+        if not self._pointwise(x, weight) and self._is_product(weight, x, out):
             return _product(x, weight.flatten(1).T, out)
         return self.apply(x, weight, more=out)
 
@@ -79,10 +83,15 @@ class Geometry:
         """Wᵀ * δ, in the shape of x; those who need it often keep `flipped(weight)` and say where."""
         if not self.stride:
             return delta @ weight
-        if self._is_product(weight, delta):
-            return _product(delta, weight.flatten(1))
+        if lib := self._pointwise(delta, weight):
+            return fused.pointwise(lib, delta, weight, transposed=True)
         if lib := self._tiled(delta, weight):
             return fused.convolve(lib, delta, weight, transposed=True)
+        if lib := self._by_channel(weight, delta):
+            sides = x.shape[2], x.shape[3]
+            return fused.depthwise(lib, delta, weight, sides, *self._pairs(tuple(weight.shape))[1:], back=True)
+        if self._is_product(weight, delta):
+            return _product(delta, weight.flatten(1))
         turned = self.flipped(weight) if flipped is None else flipped()
         if turned is None:
             return self._backward(delta, x, weight, (True, False, False))[0]
@@ -96,6 +105,8 @@ class Geometry:
         self, out: Tensor, delta: Tensor, x: Tensor, weight: Tensor, flipped: Flipped | None = None
     ) -> Tensor:
         """out + Wᵀ * δ; `out` is nobody else's, and may be changed."""
+        if lib := self._pointwise(delta, weight):
+            return fused.pointwise(lib, delta, weight, out, transposed=True)
         if self._is_product(weight, delta, out):
             return _product(delta, weight.flatten(1), out)
         return self.transpose(delta, x, weight, flipped).add_(out)
@@ -104,11 +115,25 @@ class Geometry:
         """Whether it may be taken as one matrix at every pixel of these images."""
         return (
             self.free
-            and tuple(weight.shape[2:]) == self.stride == (1, 1)
-            and self.padding == (0, 0)
-            and self.groups == 1
+            and self._is_matrix(weight)
             and all(t.is_contiguous(memory_format=torch.channels_last) for t in pixels)
         )
+
+    def _is_matrix(self, weight: Tensor) -> bool:
+        """Whether it is one matrix at every pixel."""
+        return tuple(weight.shape[2:]) == self.stride == (1, 1) and self.padding == (0, 0) and self.groups == 1
+
+    def _pointwise(self, x: Tensor, weight: Tensor) -> CDLL | None:
+        """The library where it has a faster way for 1x1 kernels."""
+        if len(weight) % fused.LANES or not self._is_matrix(weight):
+            return None
+        return fused.usable(x, weight)
+
+    def _by_channel(self, weight: Tensor, *images: Tensor) -> CDLL | None:
+        """The library where it has a faster way for depthwise kernels."""
+        if not self._is_depthwise(weight) or min(self._reach(weight)) < 0 or not weight.is_contiguous():
+            return None
+        return fused.usable(*images)
 
     def _tiled(self, x: Tensor, weight: Tensor) -> CDLL | None:
         """The library where it has a faster way for 3x3 kernels."""
@@ -137,7 +162,7 @@ class Geometry:
             return delta.flatten(0, -2).T @ x.flatten(0, -2)
         if lib := self._fused(x, delta):
             return self._fused_outer(lib, x, delta, tuple(weight.shape), min(PARTS, len(x))).sum(0)
-        if self.free and self._is_depthwise(weight) and (lib := fused.usable(x, delta)):
+        if lib := self._by_channel(weight, x, delta):
             return fused.outer_depthwise(lib, x, delta, *self._pairs(tuple(weight.shape))).permute(2, 0, 1)[:, None]
         return self._backward(delta, x, weight, (False, True, False))[1]
 
@@ -167,7 +192,7 @@ class Geometry:
         return kernel, padding, dilation, stride
 
     def _is_depthwise(self, weight: Tensor) -> bool:
-        """Whether each channel of an image has a kernel of its own."""
+        """Whether each channel of an image has one kernel of its own."""
         return len(self.stride) == 2 and self.groups == len(weight) and weight.shape[1] == 1
 
     def _backward(
