@@ -35,8 +35,8 @@ TILED_FROM = 256  # positions behind one gradient, from which tiles are faster
 ARITHMETIC = "fused-3"  # the kernels' roundings: another name whenever they change
 SIGNATURES = {  # pointers, then whole numbers
     "outer": (3, 14), "outer_depthwise": (3, 12), "outer_tiles": (3, 6), "convolve": (4, 6), "depthwise": (3, 15),
-    "pointwise": (4, 4), "pool": (2, 14), "sums": (5, 3), "combine": (4, 3), "normalise": (6, 2), "normalise_tangent": (7, 3), "normalise_back": (10, 3),
-    "agreement": (2, 2),
+    "pointwise": (4, 4), "pool": (2, 14), "sums": (5, 3), "combine": (4, 3), "normalise": (6, 2),
+    "normalise_tangent": (7, 3), "normalise_back": (10, 3), "agreement": (2, 2),
 }  # fmt: skip
 Pair = tuple[int, int]
 Ints = tuple[int, ...]
