@@ -14,8 +14,8 @@ import pytest
 import initio
 from initio.records import Architecture, Evaluation, settings
 from initio.report.page import DataTable, LineChart, Page, Part, Section, SurfaceChart
-from initio.runs.pages import report
-from initio.runs.subjects import read_folder, read_store
+from initio.runs.pages.report import report
+from initio.runs.pages.subjects import read_folder, read_store
 from initio.scores.store import Store
 
 ROOT = Path(__file__).parent.parent

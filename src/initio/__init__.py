@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from initio.runs.folders.solution import SolveResult as SolveResult
     from initio.runs.landscape import landscape as landscape
     from initio.runs.optimise import optimise as optimise
-    from initio.runs.pages import write_report as write_report
+    from initio.runs.pages.report import write_report as write_report
     from initio.runs.rank import rank as rank
     from initio.runs.search import search as search
     from initio.runs.solve import solve as solve
@@ -97,7 +97,7 @@ _HOME = {  # public name -> module and name there
     "evaluate": "initio.runs.evaluate:evaluate",
     "ModelEvaluation": "initio.runs.evaluate:ModelEvaluation",
     "export": "initio.runs.export:export",
-    "write_report": "initio.runs.pages:write_report",
+    "write_report": "initio.runs.pages.report:write_report",
     "TrainedModel": "initio.runs.folders.model:TrainedModel",
     "load_model": "initio.runs.folders.model:load_model",
     "Search": "initio.searches:Search",

@@ -7,8 +7,8 @@ from typing import Any
 from initio.cli import load_verbs
 from initio.cli.options import parse
 from initio.report.page import Listing
-from initio.runs.pages import sections
-from initio.runs.subjects import read_folder
+from initio.runs.pages.sections import sections
+from initio.runs.pages.subjects import read_folder
 
 
 def parsed(line: str) -> Any:

@@ -8,8 +8,8 @@ import initio
 from initio.cli import main
 from initio.errors import InputError
 from initio.report.page import CellPictures, LineChart
-from initio.runs.compare import compared, comparison, differing, distance, named
-from initio.runs.subjects import read_folder
+from initio.runs.pages.compare import compared, comparison, differing, distance, named
+from initio.runs.pages.subjects import read_folder
 
 SMALL = {"channels": 2, "cells": 1, "pixels": 8}
 

@@ -29,14 +29,15 @@ from initio.report.page import DataTable, LineChart
 from initio.runs import attack as attack_verb
 from initio.runs import ensemble as ensemble_verb
 from initio.runs.attack import AttackResult
-from initio.runs.card import EnsembleCard
 from initio.runs.ensemble import resume_ensemble
 from initio.runs.estimates import MOST, _groups, estimates
 from initio.runs.folders.base import read_record
 from initio.runs.folders.ensemble import POOLED, EnsembleFolder, EnsemblePlan
 from initio.runs.folders.model import load_model
-from initio.runs.pages import sections, summary
-from initio.runs.subjects import read_folder
+from initio.runs.pages.card import EnsembleCard
+from initio.runs.pages.sections import sections
+from initio.runs.pages.subjects import read_folder
+from initio.runs.pages.summaries import summary
 from initio.searches.ensembles import ArchitecturePosterior, Estimates
 from initio.searches.methods.nesbs import Nesbs
 from initio.searches.models.particles import settled

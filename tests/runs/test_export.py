@@ -20,8 +20,8 @@ from initio.data.resize import resize
 from initio.data.sources import load_parts
 from initio.errors import InputError
 from initio.records import from_json
-from initio.runs.card import ModelCard
 from initio.runs.export import SUFFIXES
+from initio.runs.pages.card import ModelCard
 
 
 @pytest.fixture

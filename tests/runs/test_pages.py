@@ -15,12 +15,24 @@ from initio.cli.search import SearchCommand
 from initio.cli.train import TrainCommand
 from initio.errors import InputError
 from initio.records import Architecture, Evaluation, Query, settings
-from initio.report.page import CellPictures, DataTable, FactList, LineChart, Listing, PointChart, SurfaceChart
-from initio.runs import pages
+from initio.report.page import (
+    CellPictures,
+    DataTable,
+    FactList,
+    LineChart,
+    Listing,
+    PointChart,
+    Prose,
+    Section,
+    SurfaceChart,
+)
 from initio.runs.folders.run import RunFolder, RunPlan
-from initio.runs.pages import report, sections, summary, train_command
+from initio.runs.pages import sections as known
+from initio.runs.pages.report import report
+from initio.runs.pages.sections import sections, train_command
+from initio.runs.pages.subjects import read_folder, read_store
+from initio.runs.pages.summaries import summary
 from initio.runs.search import make_search
-from initio.runs.subjects import read_folder, read_store
 from initio.scores.read import read_table
 from initio.scores.store import Store, find_store
 from initio.searches import SEARCHES, find_search
@@ -203,9 +215,9 @@ def test_several_runs_stand_on_one_page(runs, tmp_path):
 
 def test_a_new_kind_of_run_adds_a_function_and_a_line(runs, monkeypatch):
     def of_my_own(subject):
-        return pages.Section("Mine", [pages.Prose(subject.title)])
+        return Section("Mine", [Prose(subject.title)])
 
-    monkeypatch.setattr(pages, "SECTIONS", (*pages.SECTIONS, of_my_own))
+    monkeypatch.setattr(known, "SECTIONS", (*known.SECTIONS, of_my_own))
     assert sections(read_folder(runs / "noise"))[-1].title == "Mine"
 
 

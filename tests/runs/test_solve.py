@@ -23,9 +23,10 @@ from initio.data.look import look
 from initio.records import from_json, to_json
 from initio.report.page import DataTable, LineChart
 from initio.runs.folders.solution import NAMES, HeldOutScore, SolveFolder, SolveResult, verdict
-from initio.runs.pages import sections, summary
+from initio.runs.pages.sections import sections
+from initio.runs.pages.subjects import read_folder
+from initio.runs.pages.summaries import summary
 from initio.runs.solve import resume_solve, solve
-from initio.runs.subjects import read_folder
 from tests.copies import killed_once, needs_copies
 from tests.runs.printed import printed
 

@@ -10,7 +10,7 @@ from initio.cli.units import page_file, print_json
 from initio.report.cells import printable
 
 if TYPE_CHECKING:
-    from initio.runs.compare import Rows
+    from initio.runs.pages.compare import Rows
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class CompareCommand:
 
     def run(self) -> None:
         """Prints a table, then what differs."""
-        from initio.runs.compare import compared, comparison, differing, distance, named
-        from initio.runs.subjects import read_folder
+        from initio.runs.pages.compare import compared, comparison, differing, distance, named
+        from initio.runs.pages.subjects import read_folder
 
         out = None if self.out is None else page_file(self.out)
         subjects = [read_folder(folder) for folder in self.runs]

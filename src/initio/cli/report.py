@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from initio.cli.units import page_file, pairs, size, tell
 
 if TYPE_CHECKING:
-    from initio.runs.subjects import Subject
+    from initio.runs.pages.subjects import Subject
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class ReportCommand:
 
     def run(self) -> None:
         """Reads everything, then writes the page and says how large it is."""
-        from initio.runs.pages import report
-        from initio.runs.subjects import read_folder
+        from initio.runs.pages.report import report
+        from initio.runs.pages.subjects import read_folder
 
         out = page_file(self.out)
         subjects = [read_folder(folder) for folder in self.runs]
@@ -51,7 +51,7 @@ class ReportCommand:
         tell(f"written {out}, {size(length)}", {"written": str(out), "bytes": length}, json=self.json)
 
     def _scores(self, store: str) -> Subject:
-        from initio.runs.subjects import read_store
+        from initio.runs.pages.subjects import read_store
 
         where = pairs("--where", self.where)
         return read_store(store, space=self.space, where=where, data=self.data, table=self.table)

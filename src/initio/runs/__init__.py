@@ -1,1 +1,1 @@
-"""The verbs, one a file; `folders/` is what they leave on disk, `pages.py` what a report shows of it."""
+"""The verbs, one a file; `folders/` is what they leave on disk, `pages/` what a report shows of it."""

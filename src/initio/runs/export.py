@@ -8,10 +8,10 @@ from typing import Any
 
 from initio.errors import InputError, did_you_mean
 from initio.records import Architecture, to_json
-from initio.runs.card import UNSTATED, EnsembleCard, ModelCard, ensemble_card, make_card
 from initio.runs.folders.base import read_record, write_record
 from initio.runs.folders.ensemble import Ensemble, EnsembleFolder, load_ensemble
 from initio.runs.folders.model import ModelFolder, TrainedModel, Which, load_model
+from initio.runs.pages.card import UNSTATED, EnsembleCard, ModelCard, ensemble_card, make_card
 from initio.spaces import GraphSpace, exports
 from initio.spaces.exports import ensemble_source, python_source
 from initio.system.files import whole_file, write_text

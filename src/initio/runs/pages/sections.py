@@ -1,4 +1,4 @@
-"""What `initio report` shows: a page made of what folders and stores hold.
+"""The sections of a page, made of what folders and stores hold.
 
 `SECTIONS` is the one list: each function makes a section of what a `Subject` has, or None where it has nothing of the
 kind. So a new kind of run adds a reader in `subjects.py`, a function here, and a line.
@@ -6,16 +6,14 @@ kind. So a new kind of run adds a reader in `subjects.py`, a function here, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from initio.analysis.correlation import spearman
-from initio.errors import InputError
 from initio.records import Architecture
 from initio.report.page import (
     CellPictures,
@@ -24,28 +22,21 @@ from initio.report.page import (
     FactList,
     LineChart,
     Listing,
-    Page,
     PageBlock,
-    Part,
     PointChart,
     Prose,
     Section,
     SurfaceChart,
     Value,
 )
-from initio.runs.evaluate import ModelEvaluation
 from initio.runs.folders.model import TrainedModel, TrainPlan
 from initio.runs.folders.run import option_words, typed
-from initio.runs.folders.solution import NAMES, SolveResult
-from initio.runs.subjects import Subject, Surroundings, read_folder
-from initio.searches import SearchResult, SearchStep, Trained
+from initio.runs.folders.solution import NAMES
+from initio.runs.pages.subjects import Subject, Surroundings
+from initio.searches import SearchStep, Trained
 
 if TYPE_CHECKING:
-    from initio.runs.convergence import ConvergenceCurve, ConvergenceResult
-    from initio.runs.folders.ensemble import Ensemble
-
-
-# --- sections: what a subject holds, or None ------------------------------------------------------------------------
+    from initio.runs.convergence import ConvergenceCurve
 
 
 def cells_section(subject: Subject) -> Section | None:
@@ -115,7 +106,7 @@ def scores_section(subject: Subject) -> Section | None:
     columns: dict[str, Column] = {name: table[name].tolist() for name in table.metrics}
     columns |= {name: values.tolist() for name, values in subject.published.items()}
     columns |= _trained_values(subject, archs)
-    x, y = _axes(subject, list(columns))
+    x, y = axes(subject, list(columns))
     canonical = {subject.home.canonical(arch): "chosen" for arch in subject.chosen} if subject.home else {}
     marked = {row: canonical[same] for row, arch in enumerate(archs) if (same := subject.same(arch)) in canonical}
     chart = PointChart(
@@ -125,13 +116,13 @@ def scores_section(subject: Subject) -> Section | None:
     return Section("Scores", [chart, *_rankings(subject)])
 
 
-def _axes(subject: Subject, columns: Sequence[str]) -> tuple[str, str]:
+def axes(subject: Subject, columns: Sequence[str]) -> tuple[str, str]:
     """What to look at first: the metric that ranks best against an accuracy, or the first two columns."""
     if subject.scores is None or not subject.published:
         return columns[0], columns[-1]
     accuracy = _tested(subject)
     agreement = {
-        name: _rank_agreement(subject.scores[name], subject.published[accuracy]) for name in subject.scores.metrics
+        name: rank_agreement(subject.scores[name], subject.published[accuracy]) for name in subject.scores.metrics
     }
     return max(agreement, key=lambda name: abs(agreement[name] or 0.0)), accuracy
 
@@ -162,13 +153,14 @@ def _rankings(subject: Subject) -> list[PageBlock]:
     metrics = subject.scores.metrics
     columns: dict[str, Column] = {"metric": list(metrics)}
     for name, values in subject.published.items():
-        columns[name] = [_rank_agreement(subject.scores[metric], values) for metric in metrics]
+        columns[name] = [rank_agreement(subject.scores[metric], values) for metric in metrics]
     columns["networks without a value"] = [subject.scores.undefined(metric) for metric in metrics]
     told = Prose("Spearman's rank correlation of each metric with the published accuracies.")
     return [told, DataTable(f"{subject.space}-correlations.csv", columns, shown=len(metrics))]
 
 
-def _rank_agreement(scores: np.ndarray, accuracies: np.ndarray) -> float | None:
+def rank_agreement(scores: np.ndarray, accuracies: np.ndarray) -> float | None:
+    """Spearman, where both are known."""
     both = ~(np.isnan(scores) | np.isnan(accuracies))
     rho = spearman(scores[both], accuracies[both])
     return None if rho is None else round(rho, 4)
@@ -270,7 +262,7 @@ def solution_section(subject: Subject) -> Section | None:
         "learned": [one.learned for one in scores],
     }
     told = {name: text for name, text in found.told().items() if name in ("verdict", "kept", "time") or "note" in name}
-    seen = Prose(" ".join(_sentence(text) for text in (*found.report.told(), found.design.why)))
+    seen = Prose(" ".join(sentence(text) for text in (*found.report.told(), found.design.why)))
     return Section("The answer", [DataTable("held-out.csv", columns), FactList(told), seen])
 
 
@@ -417,129 +409,11 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
 )
 
 
-# --- sentences ------------------------------------------------------------------------------------------------------
-
-
-def summary(subject: Subject) -> str:
-    """The subject in two sentences."""
-    told: dict[Callable[[Any], str], object] = {
-        _solution_summary: subject.solution,
-        _ensemble_summary: subject.ensemble,
-        _convergence_summary: subject.convergence,
-        _landscape_summary: subject.around,
-        _search_summary: subject.result,
-    }
-    for tell, what in told.items():
-        if what is not None:
-            return tell(what)
-    if subject.model is not None:
-        return _training_summary(subject.model, subject.evaluation)
-    return _scores_summary(subject)
-
-
-def _solution_summary(found: SolveResult) -> str:
-    first = f"The {NAMES[found.kept]} answers {found.score.accuracy:.2f} % of what was kept aside rightly"
-    return f"{first}, after {found.seconds:,.0f} seconds in all. " + " ".join(map(_sentence, found.verdicts()))
-
-
-def _ensemble_summary(found: Ensemble) -> str:
-    seen = found.outcome.judgement
-    first = f"{len(found.outcome.members)} networks of {found.plan.space}, chosen by {found.plan.method}, err on "
-    second = f"alone they err on {seen.ate:.2f} % on average, and no member answers {seen.oracle:.2f} % rightly"
-    return f"{first}{seen.error:.2f} % of {found.outcome.tested} together. {_sentence(second)}"
-
-
-def _convergence_summary(found: ConvergenceResult) -> str:
-    done = [one for one in found.curves if one.area is not None]
-    epochs = max((len(one.accuracies) for one in found.curves), default=0)
-    first = f"{len(found.plan.variants)} cells, trained alike for {epochs} epochs with each of {len(found.plan.rates)} "
-    first += "learning rates" if len(found.plan.rates) > 1 else "learning rate"
-    if not done:
-        return f"{first}. All of them diverged."
-    fastest = max(done, key=lambda one: one.area or 0.0)
-    second = f"{fastest.name} ({fastest.width:g}c wide, {fastest.depth} deep) learned fastest, at {fastest.lr:g}"
-    return f"{first}. {second}; {len(found.curves) - len(done)} diverged."
-
-
-def _landscape_summary(around: Surroundings) -> str:
-    numbers = around.result.numbers
-    first = "The loss around the trained weights"
-    if numbers.center is None or numbers.sharpness is None:
-        return f"{first} is not finite. {numbers.undefined} points of the grid have no value."
-    second = "The surface is near-convex everywhere on the grid"
-    if numbers.convex_radius is not None:
-        second = f"It is near-convex up to a distance of {numbers.convex_radius:.2f}"
-    return (
-        f"{first} is {numbers.center:.3f} at the centre, and {numbers.sharpness:.3f} more at half the span. {second}."
-    )
-
-
-def _search_summary(result: SearchResult) -> str:
-    facts, cost = result.facts, result.cost
-    trained = cost.queries + cost.trainings
-    parts = [f"{result.method} chose this architecture of {result.space}"]
-    if facts.parameters is not None:
-        parts.append(f", {facts.parameters:,} parameters,")
-    parts.append(f" from {facts.data or 'its data'} in {cost.seconds:,.0f} seconds")
-    parts.append(f" and {trained} short trainings" * bool(trained))
-    return "".join(parts) + ". " + _sentence(result.why)
-
-
-def _training_summary(model: TrainedModel, tested: ModelEvaluation | None) -> str:
-    plan, out = model.plan, model.outcome
-    reached = out.flag or "no accuracy was measured"
-    if out.accuracy is not None:
-        reached = f"{out.accuracy:.2f} % of what was held out is right after epoch {out.epoch}"
-    size = f"{out.parameters:,} parameters of {plan.architecture.space}"
-    first = _sentence(f"{size}, trained on {plan.data} by {plan.recipe}: {reached}")
-    if tested is not None:
-        return f"{first} On {tested.tested}, {tested.accuracy:.2f} % are right."
-    return f"{first} Left to test it on: {plan.tested}." if plan.tested else first
-
-
-def _scores_summary(subject: Subject) -> str:
-    assert subject.scores is not None
-    table = subject.scores
-    networks = len({subject.same(arch) for arch in table.architectures})
-    sources = " and ".join(
-        dict.fromkeys(table.origin(name).source for name in table.metrics if table.origin(name).source)
-    )
-    first = f"{len(table):,} architectures of {subject.space}, scored by {len(table.metrics)} metrics"
-    first += f" on {sources}" * bool(sources)
-    second = (
-        f"They are {networks:,} different networks, and a score belongs to every architecture with the same network"
-    )
-    if subject.published:
-        best, accuracy = _axes(subject, ())
-        rho = _rank_agreement(table[best], subject.published[accuracy]) or 0.0
-        second = f"Of the metrics, {best} ranks the {accuracy} best, with a Spearman correlation of {rho:.2f}"
-    return f"{first}. {second}."
-
-
-def _sentence(text: str) -> str:
-    """The text with a capital letter and a full stop."""
-    return text[:1].upper() + text[1:] + "." * bool(text and not text.endswith("."))
-
-
-# --- the verb -------------------------------------------------------------------------------------------------------
-
-
-def report(subjects: Sequence[Subject]) -> Page:
-    """One page about one or several subjects."""
-    if not subjects:
-        raise InputError("there is nothing to report: name a run, a trained network or a store")
-    parts = [Part(subject.title, sections(subject)) for subject in subjects]
-    if len(subjects) == 1:
-        return Page(subjects[0].title, summary(subjects[0]), parts)
-    return Page(" and ".join(part.title for part in parts), " ".join(map(summary, subjects)), parts)
-
-
 def sections(subject: Subject) -> list[Section]:
     """Those that have something to show."""
     return [section for make in SECTIONS if (section := make(subject)) is not None]
 
 
-def write_report(runs: str | Path | Iterable[str | Path], out: str | Path) -> None:
-    """Writes the page of one or several runs and trained networks: `initio.write_report("runs/a", "a.html")`."""
-    folders = [runs] if isinstance(runs, str | Path) else list(runs)
-    report([read_folder(folder) for folder in folders]).write(Path(out))
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + "." * bool(text and not text.endswith("."))

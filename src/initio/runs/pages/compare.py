@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from initio.errors import InputError
 from initio.report.page import CellPictures, Column, DataTable, Page, PageBlock, Part, Prose, Section
-from initio.runs.pages import best_so_far, training_curves, work
-from initio.runs.subjects import Subject
+from initio.runs.pages.sections import best_so_far, training_curves, work
+from initio.runs.pages.subjects import Subject
 
 PLURALS = {
     "search": "searches",
