@@ -236,6 +236,14 @@ def test_what_is_typed_beats_the_config(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(capsys, "sample", "--config", str(config), "nb201", "--seed", "1") == typed
 
 
+def test_a_process_ends_without_looking_through_what_it_has_made() -> None:
+    """What was registered before is called after: by then all objects are left alone."""
+    code = "import atexit, gc, sys; atexit.register(lambda: print(gc.get_freeze_count()))\n"
+    code += "from initio.cli import main; sys.argv = ['initio', '--version']; sys.exit(main())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(ran.stdout.splitlines()[-1]) > 1000
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 

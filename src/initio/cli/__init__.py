@@ -8,6 +8,8 @@ the module's `VERBS`.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import io
 import os
@@ -67,6 +69,8 @@ EXIT_CODES = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code, one of `EXIT_CODES`."""
     _open_streams()
+    if argv is None:  # a process of our own, which need not look through all that torch has made before it ends
+        atexit.register(gc.freeze)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal whose alphabet has no λ shows a question mark
         sys.stdout.reconfigure(errors="replace")
     words = flags_behind(sys.argv[1:] if argv is None else argv)

@@ -26,6 +26,7 @@ from initio.system.executors import DEATHS, Executor, Here, LostTasksError, Proc
 from initio.system.executors.base import WorkerDiedError, relay, versions
 from initio.system.executors.cluster import Cluster, _ClusterSession, local_cluster
 from tests.system.executors.deadly import (
+    TellsAtTheEnd,
     die_of_three,
     die_once,
     hold_until_abandoned,
@@ -174,6 +175,13 @@ class _Flaky(Executor):
             self.done.append(task)
             future.set_result([square(task)])
         return future
+
+
+def test_a_process_ends_without_looking_through_what_it_has_made(tmp_path: Path) -> None:
+    """What was registered before is called after: by then all objects are left alone."""
+    with Processes(1).open(TellsAtTheEnd(tmp_path / "told")) as session:
+        session.submit(3).result(60)
+    assert int((tmp_path / "told").read_text()) > 1000
 
 
 def test_what_is_retried_and_what_is_given_up() -> None:

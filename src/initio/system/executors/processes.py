@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import pickle
 import threading
@@ -89,6 +91,7 @@ def _begin(parent: int, work: bytes, alike: Alike, ours: Mapping[str, str]) -> N
     end_with(parent)
     _works[:] = [pickle.loads(work)]
     _terms[:] = [(alike, ours)]
+    atexit.register(gc.freeze)  # it need not look through all that torch has made before it ends
 
 
 def _do(task: Any) -> Any:
