@@ -10,8 +10,8 @@ BIN := .venv/bin
 demo: .venv/ready          ## the main job on the embedded default, nothing to download
 	$(BIN)/initio demo
 
-test: .venv/ready          ## the whole test suite; the processes that it starts read what is compiled
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+test: .venv/ready          ## the whole test suite; its processes read what is compiled, its threads wait without spinning
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 fuzz: .venv/ready          ## a million damaged inputs to every reader, or FUZZ=200000
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz
