@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ from tests.copies import killed_once, needs_copies
 from tests.runs.printed import printed
 
 TIME = 16  # seconds
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_epochs() -> Iterator[None]:
+    """Networks that would learn for all of the time are known after some epochs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("initio.runs.solve.MOST_EPOCHS", 8)
+        yield
 
 
 @pytest.fixture(scope="module")
