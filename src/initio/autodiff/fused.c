@@ -249,43 +249,57 @@ static inline void step_on(Walk *walk, const int side, const int before, const f
     if (walk->top >= H) walk->top = 0, walk->n++;
 }
 
-/* Bᵀ d B of one tile, spots apart by `apart`. */
+/* Bᵀ d B of one tile from channel c on, spots apart by `apart`. */
+#define SPREAD_INPUT(L)                                                                                        \
+    static inline void spread_input_##L(const float **at, float *to, long c, long apart)                       \
+    {                                                                                                          \
+        v##L t[16];                                                                                            \
+        for (int j = 0; j < 4; j++) {                                                                          \
+            const v##L d0 = *(const v##L *)(at[j] + c), d1 = *(const v##L *)(at[4 + j] + c);                   \
+            const v##L d2 = *(const v##L *)(at[8 + j] + c), d3 = *(const v##L *)(at[12 + j] + c);              \
+            t[j] = d0 - d2, t[4 + j] = d1 + d2, t[8 + j] = d2 - d1, t[12 + j] = d1 - d3;                       \
+        }                                                                                                      \
+        for (int i = 0; i < 4; i++) {                                                                          \
+            float *row = to + 4 * i * apart + c;                                                               \
+            *(v##L *)row = t[4 * i] - t[4 * i + 2];                                                            \
+            *(v##L *)(row + apart) = t[4 * i + 1] + t[4 * i + 2];                                              \
+            *(v##L *)(row + 2 * apart) = t[4 * i + 2] - t[4 * i + 1];                                          \
+            *(v##L *)(row + 3 * apart) = t[4 * i + 1] - t[4 * i + 3];                                          \
+        }                                                                                                      \
+    }
+SPREAD_INPUT(8) SPREAD_INPUT(16)
+
 static inline void spread_input(const float **at, float *to, long C, long apart)
 {
-    for (long c = 0; c < C; c += 8) {
-        v8 t[16];
-        for (int j = 0; j < 4; j++) {
-            const v8 d0 = *(const v8 *)(at[j] + c), d1 = *(const v8 *)(at[4 + j] + c);
-            const v8 d2 = *(const v8 *)(at[8 + j] + c), d3 = *(const v8 *)(at[12 + j] + c);
-            t[j] = d0 - d2, t[4 + j] = d1 + d2, t[8 + j] = d2 - d1, t[12 + j] = d1 - d3;
-        }
-        for (int i = 0; i < 4; i++) {
-            float *row = to + 4 * i * apart + c;
-            *(v8 *)row = t[4 * i] - t[4 * i + 2];
-            *(v8 *)(row + apart) = t[4 * i + 1] + t[4 * i + 2];
-            *(v8 *)(row + 2 * apart) = t[4 * i + 2] - t[4 * i + 1];
-            *(v8 *)(row + 3 * apart) = t[4 * i + 1] - t[4 * i + 3];
-        }
-    }
+    long c = 0;
+    for (; WIDE && c + 16 <= C; c += 16) spread_input_16(at, to, c, apart);
+    for (; c < C; c += 8) spread_input_8(at, to, c, apart);
 }
 
 /* A δ Aᵀ of one tile. */
+#define SPREAD_OUTPUT(L)                                                                                       \
+    static inline void spread_output_##L(const float **at, float *to, long c, long apart)                      \
+    {                                                                                                          \
+        v##L t[8];                                                                                             \
+        for (int j = 0; j < 2; j++) {                                                                          \
+            const v##L d0 = *(const v##L *)(at[j] + c), d1 = *(const v##L *)(at[2 + j] + c);                   \
+            t[j] = d0, t[2 + j] = d0 + d1, t[4 + j] = d0 - d1, t[6 + j] = -d1;                                 \
+        }                                                                                                      \
+        for (int i = 0; i < 4; i++) {                                                                          \
+            float *row = to + 4 * i * apart + c;                                                               \
+            *(v##L *)row = t[2 * i];                                                                           \
+            *(v##L *)(row + apart) = t[2 * i] + t[2 * i + 1];                                                  \
+            *(v##L *)(row + 2 * apart) = t[2 * i] - t[2 * i + 1];                                              \
+            *(v##L *)(row + 3 * apart) = -t[2 * i + 1];                                                        \
+        }                                                                                                      \
+    }
+SPREAD_OUTPUT(8) SPREAD_OUTPUT(16)
+
 static inline void spread_output(const float **at, float *to, long C, long apart)
 {
-    for (long c = 0; c < C; c += 8) {
-        v8 t[8];
-        for (int j = 0; j < 2; j++) {
-            const v8 d0 = *(const v8 *)(at[j] + c), d1 = *(const v8 *)(at[2 + j] + c);
-            t[j] = d0, t[2 + j] = d0 + d1, t[4 + j] = d0 - d1, t[6 + j] = -d1;
-        }
-        for (int i = 0; i < 4; i++) {
-            float *row = to + 4 * i * apart + c;
-            *(v8 *)row = t[2 * i];
-            *(v8 *)(row + apart) = t[2 * i] + t[2 * i + 1];
-            *(v8 *)(row + 2 * apart) = t[2 * i] - t[2 * i + 1];
-            *(v8 *)(row + 3 * apart) = -t[2 * i + 1];
-        }
-    }
+    long c = 0;
+    for (; WIDE && c + 16 <= C; c += 16) spread_output_16(at, to, c, apart);
+    for (; c < C; c += 8) spread_output_8(at, to, c, apart);
 }
 
 /* G w Gᵀ of all weights (Co, 3, 3, Ci): U (16, in, out); those of the transposed map with the kernel turned round. */
@@ -368,26 +382,34 @@ int pointwise(const float *x, const float *w, const float *more, float *out, lon
 }
 
 /* Aᵀ y A of one tile, plus `more`, to those of its four positions that are there. */
+#define GATHER_OUTPUT(L)                                                                                       \
+    static inline void gather_output_##L(const float *Y, const float **at, const float *out_image, float *out, \
+                                         const float *more, long c, long apart)                                \
+    {                                                                                                          \
+        v##L r[8];                                                                                             \
+        for (int j = 0; j < 4; j++) {                                                                          \
+            const float *y = Y + c + j * apart;                                                                \
+            const v##L y0 = *(const v##L *)y, y1 = *(const v##L *)(y + 4 * apart);                             \
+            const v##L y2 = *(const v##L *)(y + 8 * apart), y3 = *(const v##L *)(y + 12 * apart);              \
+            r[j] = y0 + y1 + y2, r[4 + j] = y1 - y2 - y3;                                                      \
+        }                                                                                                      \
+        for (int i = 0; i < 4; i++) {                                                                          \
+            if (!at[i]) continue;                                                                              \
+            const v##L *q = r + i / 2 * 4;                                                                     \
+            const long to = at[i] - out_image + c;                                                             \
+            v##L value = i % 2 ? q[1] - q[2] - q[3] : q[0] + q[1] + q[2];                                      \
+            if (more) value += *(const v##L *)(more + to);                                                     \
+            *(v##L *)(out + to) = value;                                                                       \
+        }                                                                                                      \
+    }
+GATHER_OUTPUT(8) GATHER_OUTPUT(16)
+
 static inline void gather_output(const float *Y, const float **at, const float *out_image, float *out, const float *more, long C,
                                  long apart)
 {
-    for (long c = 0; c < C; c += 8) {
-        v8 r[8];
-        for (int j = 0; j < 4; j++) {
-            const float *y = Y + c + j * apart;
-            const v8 y0 = *(const v8 *)y, y1 = *(const v8 *)(y + 4 * apart);
-            const v8 y2 = *(const v8 *)(y + 8 * apart), y3 = *(const v8 *)(y + 12 * apart);
-            r[j] = y0 + y1 + y2, r[4 + j] = y1 - y2 - y3;
-        }
-        for (int i = 0; i < 4; i++) {
-            if (!at[i]) continue;
-            const v8 *q = r + i / 2 * 4;
-            const long to = at[i] - out_image + c;
-            v8 value = i % 2 ? q[1] - q[2] - q[3] : q[0] + q[1] + q[2];
-            if (more) value += *(const v8 *)(more + to);
-            *(v8 *)(out + to) = value;
-        }
-    }
+    long c = 0;
+    for (; WIDE && c + 16 <= C; c += 16) gather_output_16(Y, at, out_image, out, more, c, apart);
+    for (; c < C; c += 8) gather_output_8(Y, at, out_image, out, more, c, apart);
 }
 
 /* out = w ∗ x, or wᵀ ∗ x if `transposed`, plus `more` if there is any; x has I channels, out has O. */
