@@ -38,7 +38,7 @@ from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 
 IMAGES, SIDE = 10_000, 16  # of each data set, half of its pixels a side
-SUPERNET = {"epochs": 30, "posterior_updates": 500}
+SUPERNET = {"epochs": 30, "posterior_updates": 2360}  # of the posterior as many as in the thesis
 MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
@@ -46,6 +46,7 @@ ATTACKED = {"fgsm": 100, "pgd": 100, "cw": 50, "autoattack": 20}  # images that 
 DATA = ("cifar10", "cifar100", "digits")
 COLOURS = DATA[:2]
 MOST_SEEDS = 20  # that are looked for
+REFUSED = "refused.txt"  # in a folder in which no ensemble could be made: why
 ROWS: dict[str, dict[str, Any]] = {
     "NESBS (SVGD-RD)": {"method": "nesbs", "sampling": "svgd", "candidates": NETWORKS // 3},
     "NESBS (MC)": {"method": "nesbs", "sampling": "mc", "candidates": NETWORKS // 3},
@@ -107,7 +108,8 @@ def run(source: Path, out: Path, asked: Sequence[str], seeds: int) -> None:
     for seed in range(seeds):
         for data in asked:
             for row in DEFENDED * (data in COLOURS):
-                _attacked(folder_of(out, data, seed, row), seed)
+                if (folder_of(out, data, seed, row) / "result.json").is_file():
+                    _attacked(folder_of(out, data, seed, row), seed)
 
 
 def _attacked(folder: Path, seed: int) -> None:
@@ -133,11 +135,16 @@ def _shared(path: str, out: Path, data: str, seed: int, posterior: str) -> Path:
 
 
 def _made(path: str, folder: Path, shared: Path, seed: int, settings: dict[str, Any]) -> None:
-    if (folder / "result.json").is_file():
+    if (folder / "result.json").is_file() or (folder / REFUSED).is_file():
         return
     began = time.process_time()
     asked = {"prior": "uniform", **{"digits": {"size": 3}}.get(path, MEMBERS), **settings}
-    found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **asked)
+    try:
+        found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **asked)
+    except InputError as error:  # a posterior that is too sure has no ensemble to offer
+        (folder / REFUSED).write_text(f"{error}\n")
+        print(f"{folder.parent.name} {folder.name}: {error}", flush=True)
+        return
     _spent(folder, began)
     print(f"{folder.parent.name} {folder.name}: error {found.outcome.judgement.error:.2f} %", flush=True)
 
@@ -369,14 +376,15 @@ def _agreements(out: Path, data: str, seed: int) -> dict[int, EstimateAgreement]
 
 
 def _posteriors(out: Path) -> str:
-    """Table 5.7: the posterior learned after the weights, or beside them."""
-    rows = [["method", "seeds", "best-response %", "post-training %"]]
+    """Table 5.7: the posterior learned after the weights, or beside them; the seeds in which both have an ensemble."""
+    rows = [["method", "seeds", "refused", "best-response %", "post-training %"]]
     for row in BEST_RESPONSE:
-        other = _finished(out, DATA[0], f"{row} best-response")
-        own = [folder_of(out, DATA[0], int(folder.parent.name.rpartition("-")[2]), row) for folder in other]
-        if other:
-            errors = [[initio.load_ensemble(f).outcome.judgement.error for f in group] for group in (other, own)]
-            rows.append([row, str(len(other)), *map(_with_interval, errors)])
+        beside, after = (_error_by_seed(out, DATA[0], name) for name in (f"{row} best-response", row))
+        both = sorted(beside.keys() & after.keys())
+        refused = list(out.glob(f"{DATA[0]}-*/{folder_of(out, DATA[0], 0, f'{row} best-response').name}/{REFUSED}"))
+        if both or refused:
+            errors = [_with_interval([own[seed] for seed in both]) if both else "" for own in (beside, after)]
+            rows.append([row, str(len(both)), str(len(refused)), *errors])
     return f"Table 5.7 ({DATA[0]})\n\n{_table(rows)}" if len(rows) > 1 else ""
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-M_MMAP_THRESHOLD = -3  # of mallopt
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt
 RECENT = 8  # tensors that are saved by several functions one after the other are written once
 MARGIN = 0.3  # of the budget, for what is computed at the moment
 
@@ -93,6 +93,7 @@ def _bytes(flat: Tensor) -> memoryview:
 def within(memory: int | None) -> Iterator[None]:
     """Saved tensors of the graphs recorded inside stay within a process size of `memory` bytes, if possible."""
     if memory is None:
+        keep_for_the_next()
         yield
         return
     give_back_at_once()
@@ -102,14 +103,23 @@ def within(memory: int | None) -> Iterator[None]:
     spill.recent.clear()
 
 
-@lru_cache(maxsize=1)
 def give_back_at_once() -> None:
-    """Asks the C library to return freed tensors to the system; otherwise its heap keeps the gaps between them.
+    """Asks the C library to return freed tensors to the system; otherwise its heap keeps the gaps between them."""
+    _allocate(mapped_from=1 << 20, kept=128 << 10)
 
-    It holds for the rest of the process, costs some time and changes no value. Other systems than Linux do not need it.
-    """
+
+def keep_for_the_next() -> None:
+    """Asks it to keep them, up to a gigabyte: every pass needs the same memory again, and new pages are to be zeroed."""
+    _allocate(mapped_from=1 << 30, kept=1 << 30)
+
+
+@lru_cache(maxsize=1)  # which forgets the one before
+def _allocate(*, mapped_from: int, kept: int) -> None:
+    """Until it is called with other sizes. It changes no value; other systems than Linux know neither."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # the last where a library must have a name
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)
+        c = ctypes.CDLL(None)
+        if c.mallopt(M_MMAP_THRESHOLD, mapped_from):
+            c.mallopt(M_TRIM_THRESHOLD, kept)
 
 
 def resident() -> int:
