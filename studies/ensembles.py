@@ -38,7 +38,7 @@ from initio.runs.sharing import trained_weights
 from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
 
 IMAGES, SIDE = 10_000, 16  # of each data set, half of its pixels a side
-SUPERNET = {"epochs": 30, "posterior_updates": 2360}  # of the posterior as many as in the thesis
+SUPERNET = {"epochs": 120, "posterior_updates": 2360}  # of the posterior as many as in the thesis
 MEMBERS = {"channels": 8, "cells": 1, "epochs": 6, "size": 3}
 DIGITS = {"epochs": 50, "batch_size": 32}  # what `initio ensemble nb201 --data digits` takes
 NETWORKS = 60  # that a method may ask for predictions with shared weights
