@@ -6,7 +6,8 @@ python -m studies.ranking --data ../shared/data
 that was named, or one that comes with Initio, has the ranking's members on data, all that it holds is taken. Everything
 else is a sample of --sample architectures a space, measured into --out, one architecture after the other: a command
 that was killed goes on where it was. `--sample 0` measures nothing and prints what is there. `--consensus` adds what
-the ranking would be if its members were weighed by how they agree with each other.
+the ranking would be if its members were weighed by how they agree with each other. `--draws K` asks what the noise of
+one draw costs: the members of the sample are measured with K batches and initialisations.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from initio.analysis.correlation import agreement, spearman
-from initio.analysis.ranking import MEMBERS, Ranking, rank
+from initio.analysis.ranking import MEMBERS, Ranking, log_ranks, rank
 from initio.errors import InputError
 from initio.metrics import Options, get_metric
 from initio.runs.rank import scores_of_store
@@ -29,6 +31,7 @@ from initio.scores.store import Store, find_store
 from initio.scores.table import ScoreTable
 from initio.searches.methods.votes import CHOOSERS
 from initio.spaces import get_space
+from studies.nasi_quality import Table
 from studies.training_free import SPACES, table_of
 
 METRICS = (
@@ -66,11 +69,13 @@ def shipped(space: str, stores: Sequence[Path]) -> ScoreTable | None:
     return None
 
 
-def measured(space: str, mode: str, count: int, data: Path, out: Path) -> ScoreTable:
-    """A sample's scores, those that are missing measured now."""
+def measured(
+    space: str, mode: str, count: int, data: Path, out: Path, seed: int = SEED, metrics: tuple[str, ...] = METRICS
+) -> ScoreTable:
+    """A sample's scores with the batch and the weights of this seed, those that are missing measured now."""
     source = {"noise": "noise", "data": str(data / "cifar10_sub10k.npz")}[mode]
     problem = make_problem(space, source)
-    job = ScoringJob(problem.space, problem.batch(SEED), METRICS, problem.network, Options(), SEED)
+    job = ScoringJob(problem.space, problem.batch(seed), metrics, problem.network, Options(), seed)
     pool = [arch for arch in sample(problem.space, count, SEED) if problem.space.connected(arch)]
     with Store(out / f"ranking-{space}.db") as store:
         for done, arch in enumerate(pool, start=1):
@@ -89,6 +94,20 @@ def rows(table: ScoreTable, accuracies: np.ndarray) -> Iterator[tuple[str, list[
             yield f"{name} {'↑↓'[not get_metric(name).higher_is_better]}", _told(table[name], accuracies)
     for name, found in aggregates.items():
         yield f"{name} ({len(found.members)} members)", _told(found.values, accuracies)
+
+
+def draw_rows(tables: Sequence[ScoreTable], accuracies: np.ndarray) -> Iterator[tuple[str, list[str]]]:
+    """The ranking of each draw alone, and of all of them: a vote is then the mean over draws."""
+    names = [member.metric for member in MEMBERS]
+    for number, table in enumerate(tables):
+        yield f"the ranking, draw {number}", _told(rank({name: table[name] for name in names}).values, accuracies)
+    stacked = {name: np.stack([table[name] for table in tables]) for name in names}
+    yield f"the ranking, {len(tables)} draws", _told(rank(stacked).values, accuracies)
+    for name in names:
+        votes = np.mean([log_ranks(column) for column in stacked[name]], axis=0)
+        pairs = [spearman(a, b) or 0.0 for a, b in combinations(stacked[name], 2)]
+        again = f"{name}, {len(tables)} draws; one draw with another {np.mean(pairs):.3f}"
+        yield again, _told(votes, accuracies)
 
 
 def _filled(ranking: Ranking) -> np.ndarray:
@@ -147,6 +166,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--sample", type=int, default=150, help="architectures that are measured; 0 measures nothing")
     parser.add_argument("--stores", nargs="*", type=Path, default=[], help="scores on data that are there already")
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder of the stores that are filled")
+    parser.add_argument("--draws", type=int, default=0, help="batches and initialisations of the sample's members")
     parser.add_argument("--consensus", action="store_true", help="also with members weighed by their agreement")
     options = parser.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -155,6 +175,9 @@ def main(words: Sequence[str] | None = None) -> None:
         table = table_of(space, options.data)
         sign = -1 if table.columns == ("test error",) else 1
         for mode in options.modes:
+            if options.draws:
+                print_draws(space, mode, table, options)
+                continue
             scores = shipped(space, options.stores) if mode == "data" else None
             if scores is None and options.sample:
                 scores = measured(space, mode, options.sample, options.data, options.out)
@@ -170,6 +193,19 @@ def main(words: Sequence[str] | None = None) -> None:
             for name, cells in told:
                 print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print(PUBLISHED)
+
+
+def print_draws(space: str, mode: str, table: Table, options: argparse.Namespace) -> None:
+    """The ranking and its members on several draws of a sample."""
+    sign = -1 if table.columns == ("test error",) else 1
+    members = tuple(member.metric for member in MEMBERS)
+    drawn = [
+        measured(space, mode, options.sample, options.data, options.out, seed, members) for seed in range(options.draws)
+    ]
+    targets = sign * np.array([table.report(arch)[:1] for arch in drawn[0].architectures])
+    print(f"\n## {space}, {mode}, {len(drawn[0]):,} architectures, {options.draws} draws\n")
+    for name, cells in draw_rows(drawn, targets):
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from initio.analysis.ranking import MEMBERS, Member, log_ranks, rank
+from initio.analysis.ranking import MEMBERS, Member, log_ranks, log_shares, rank
 from initio.errors import InputError
 
 NAN = float("nan")
@@ -109,3 +109,45 @@ def test_log_ranks_of_nothing() -> None:
 def test_it_needs_no_torch() -> None:
     code = "import sys, initio.analysis.ranking; sys.exit('torch' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_shares_are_those_of_a_normal_population() -> None:
+    rng = np.random.default_rng(3)
+    known = rng.normal(5.0, 2.0, 20_000)
+    values = np.quantile(known, [0.1, 0.5, 0.9])
+    np.testing.assert_allclose(np.exp(log_shares(values, known)), [0.1, 0.5, 0.9], atol=0.02)
+    far = log_shares(np.array([-np.inf, NAN, np.inf, 13.0, 14.0]), np.append(known, [np.inf, NAN]))
+    assert math.isnan(far[1])
+    assert math.isfinite(far[0])
+    assert far[0] < far[3] < far[4] <= far[2]
+
+
+def test_a_population_that_does_not_differ_is_silent() -> None:
+    column = np.array([1.0, 1.0, 2.0])
+    assert rank({"flops": column}, among=np.array([True, True, False])).members == ()
+    assert len(rank({"flops": column}).members) == 1
+
+
+def test_what_a_search_has_looked_at_does_not_change_how_two_compare() -> None:
+    """Copies between two in one member move them apart by ranks, and not by shares of the random ones."""
+    rng = np.random.default_rng(4)
+    both = {"meco": np.array([3.0, 3.1]), "flops": np.array([3.5, 3.0])}
+    random = {name: rng.standard_normal(50) for name in both}
+
+    def ahead(copies: int, *, shares: bool) -> float:
+        between = {"meco": np.full(copies, 3.05), "flops": np.full(copies, 1.0)}
+        columns = {name: np.concatenate([random[name], both[name], between[name]]) for name in both}
+        among = np.arange(52 + copies) < 50
+        values = rank(columns, among=among if shares else None).values
+        return float(values[50] - values[51])
+
+    assert ahead(0, shares=True) == pytest.approx(ahead(40, shares=True))
+    assert ahead(0, shares=True) > 0
+    assert ahead(40, shares=False) < -0.1
+
+
+def test_a_condition_keeps_its_rank_in_the_pool() -> None:
+    member = Member("nasi", -1, "small enough", enough=0.5)
+    column = np.arange(9.0)
+    found = rank({"nasi": column}, (member,), among=column > 5)
+    np.testing.assert_allclose(found.votes[:, 0], np.minimum(log_ranks(-column), np.log(0.5)))

@@ -1,7 +1,9 @@
 import numpy as np
 
 from initio.analysis.ranking import MEMBERS, rank
-from studies.ranking import consensus, weighed
+from initio.records import Architecture
+from initio.scores.table import ScoreTable
+from studies.ranking import consensus, draw_rows, weighed
 
 
 def test_a_member_that_agrees_with_nobody_has_less_to_say() -> None:
@@ -21,3 +23,18 @@ def test_equal_weights_are_the_ranking() -> None:
     ranking = rank(columns)
     assert np.array_equal(np.argsort(weighed(ranking, np.ones(len(MEMBERS)))), np.argsort(ranking.values))
     assert weighed(ranking, np.ones(len(MEMBERS))).argmin() == 7
+
+
+def test_the_noise_of_single_draws_goes_with_their_mean() -> None:
+    """Several draws agree better with the truth than each alone; the row of a member says how two draws agree."""
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=300)
+    archs = [Architecture("nb201", tuple(int(digit) for digit in np.base_repr(k, 5).zfill(6))) for k in range(300)]
+    columns = [{member.metric: truth + rng.normal(size=300) for member in MEMBERS} for _ in range(3)]
+    tables = [ScoreTable.of(archs, own) for own in columns]
+    found = {name: float(cells[0].split()[0]) for name, cells in draw_rows(tables, truth[:, None])}
+    alone = [value for name, value in found.items() if ", draw " in name]
+    assert len(alone) == 3
+    assert found["the ranking, 3 draws"] > max(alone)
+    member = next(name for name in found if name.startswith("meco, 3 draws"))
+    assert 0.4 < float(member.split()[-1]) < 0.6

@@ -8,6 +8,10 @@ fails by its weakest property. Equal values share the mean of their ranks. A mem
 says the same of all, does not speak. An architecture is judged by the members that have a value for it; one for
 which more than half have none, as a network that no path leads through, ranks last. Where scores have several draws of
 weights and batch, a vote is the mean over draws.
+
+A rank counts how many of the pool lie between two. Where a search has filled a part of the pool with near-copies of
+what it liked, that says how long it looked there, so a search hands in which rows are random (`among`): then goals are
+judged by the share of random architectures that are worse (`log_shares`). What is a condition keeps its rank.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 RANKING = "ranking"  # the column of a `ScoreTable` beside those of metrics
 
 DIGITS = 12  # of a logarithm: what is equal on paper is equal here
+FARTHEST = 30.0  # deviations from a population's mean, infinity included
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Ranking:
     Args:
         values: (n,) larger is better; only their order means something, and only in this pool.
         members: those that spoke, J of them.
-        votes: (n, J) the logarithm of each one's rank, NaN where it has no value.
+        votes: (n, J) the logarithm of each one's rank or share, NaN where it has no value.
     """
 
     values: np.ndarray
@@ -103,8 +108,12 @@ class Ranking:
         return tuple(self.members[j].metric for j in strength.round(DIGITS).argmax(axis=1))
 
 
-def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBERS) -> Ranking:
+def rank(
+    columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBERS, among: np.ndarray | None = None
+) -> Ranking:
     """The ranking of the architectures with these scores, (n,) or draws × n; other metrics than members have no say.
+
+    `among`, the rows of random architectures, makes them the scale of those members that are goals.
 
     >>> found = rank({"meco": np.array([1.0, 4.0, 2.0]), "flops": np.array([6.0, 5.0, 7.0]), "kappa": np.zeros(3)})
     >>> found.order.tolist(), found.decided
@@ -114,7 +123,8 @@ def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBER
     if len(lengths) > 1:
         raise InputError(f"scores of one pool have one length, not {', '.join(map(str, sorted(lengths)))}")
     n = max(lengths, default=0)
-    heard = {m: votes for m in members if m.metric in columns and (votes := _votes(columns[m.metric], m)) is not None}
+    said = {m: _votes(columns[m.metric], m, among) for m in members if m.metric in columns}
+    heard = {member: votes for member, votes in said.items() if votes is not None}
     if not heard:
         return Ranking(np.zeros(n), (), np.zeros((n, 0)))
     votes = np.column_stack(list(heard.values()))
@@ -125,9 +135,11 @@ def rank(columns: Mapping[str, np.ndarray], members: tuple[Member, ...] = MEMBER
     return Ranking(values, tuple(heard), votes)
 
 
-def _votes(column: np.ndarray, member: Member) -> np.ndarray | None:
+def _votes(column: np.ndarray, member: Member, among: np.ndarray | None) -> np.ndarray | None:
     draws = member.sign * np.atleast_2d(np.asarray(column, dtype=np.float64))
-    votes = np.mean([np.minimum(log_ranks(draw), np.log(member.enough)) for draw in draws], axis=0)
+    by_rank = among is None or member.enough < 1
+    logs = [log_ranks(draw) if by_rank else log_shares(draw, draw[among]) for draw in draws]
+    votes = np.mean(np.minimum(logs, np.log(member.enough)), axis=0)
     known = votes[~np.isnan(votes)]
     return votes if len(known) and np.ptp(known) > 0 else None
 
@@ -142,6 +154,24 @@ def log_ranks(values: np.ndarray) -> np.ndarray:
     out = np.full(len(values), np.nan)
     out[there] = np.log(ranks(values[there]) / (there.sum() + 1))
     return out
+
+
+def log_shares(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """log Φ((v − mean) / deviation): the share of a normal population, of which `known` are some, that is smaller.
+
+    Unlike a rank it goes on beyond the largest that is known, and two that hardly differ have nearly the same. A
+    population without a deviation says nothing.
+
+    >>> np.exp(log_shares(np.array([2.0, 4.0, 4.1]), np.array([1.0, 2.0, 3.0]))).round(3)
+    array([0.5  , 0.993, 0.995])
+    """
+    from scipy.special import log_ndtr
+
+    known = known[np.isfinite(known)]
+    if not len(known) or np.ptp(known) == 0:
+        return np.where(np.isnan(values), np.nan, np.log(0.5))
+    shares: np.ndarray = log_ndtr(np.clip((values - known.mean()) / known.std(), -FARTHEST, FARTHEST))
+    return shares
 
 
 def rank_table(table: ScoreTable) -> Ranking:

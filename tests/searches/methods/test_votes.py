@@ -17,6 +17,7 @@ from initio.records import Architecture, Batch
 from initio.searches import Limits, Problem, drive
 from initio.searches.methods import votes
 from initio.searches.methods.votes import CHOOSERS, Properties, VotedFinalist, VotedStep, VotingSearch, climbed, ranking
+from initio.searches.models.additive import design, regress
 from initio.searches.restarts import stability
 from initio.spaces import NB101, NB201, NetworkSettings
 from initio.system.executors import Processes
@@ -51,7 +52,7 @@ def test_the_fit_finds_the_corner_and_the_ranks_judge_it(monkeypatch: pytest.Mon
     result = drive(VotingSearch(first=40, rounds=1, each=40), PROBLEM, seed=1)
     assert Architecture("nb201", (3,) * 6) in [step.architecture for step in result.steps]
     assert sorted(result.best.choices)[1:] == [3] * 5
-    assert "first of 80 measured by the log-ranks of naswot, FLOPs and a small trace" in result.why
+    assert "first of 80 measured by the log-shares of naswot, FLOPs and a small trace" in result.why
 
 
 def test_values_are_those_of_the_metrics_and_of_the_cell_as_written() -> None:
@@ -66,13 +67,13 @@ def test_values_are_those_of_the_metrics_and_of_the_cell_as_written() -> None:
 def test_the_signs_are_those_that_the_page_gives_reasons_for() -> None:
     assert {member.metric: member.sign for member in CHOOSERS} == {"naswot": 1, "flops": 1, "nasi": -1}
     best = Properties(3.0, 1.0, 3.0)
-    assert ranking([Properties(1.0, 2.0, 1.0), best, Properties(2.0, 3.0, 2.0)]).order[0] == 1
+    assert ranking([Properties(1.0, 2.0, 1.0), best, Properties(2.0, 3.0, 2.0)], [True] * 3).order[0] == 1
 
 
 def test_a_small_trace_is_a_condition_and_no_goal() -> None:
     """Below the median trace only naswot and FLOPs count; above it the trace does."""
     pool = [Properties(float(k), float(k), float(k)) for k in range(9)]
-    found = ranking(pool)
+    found = ranking(pool, [True] * 9)
     values = dict(zip(range(9), found.votes[:, 2], strict=True))
     assert len({values[k] for k in range(5)}) == 1
     assert values[5] > values[6] > values[8]
@@ -87,18 +88,27 @@ def test_a_noisy_trace_is_drawn_towards_what_the_decisions_predict() -> None:
     def judged(traces: list[float]) -> tuple[np.ndarray, np.ndarray, float]:
         rows = enumerate(zip(archs, threes, traces, strict=True))
         steps = [VotedStep(k, arch, 0, count, T, count) for k, (arch, count, T) in rows]
-        search = VotingSearch()
-        fit = search._fit(PROBLEM, steps)
-        assert fit is not None
-        votes = search._judged(PROBLEM, steps).votes[:, 2]
-        return votes, log_ranks(fit.sums.of(fit.X)[2]), float(fit.sums.predicted[2])
+        X = design(PROBLEM, archs, **votes.DESIGN)
+        fit = regress(X, np.log([traces]), 1.0)
+        heard = VotingSearch()._judged(PROBLEM, steps).votes[:, 2]
+        return heard, log_ranks(-fit.of(X)[0]), float(fit.predicted[0])
 
-    votes, _, share = judged(threes)
+    heard, _, share = judged([np.exp(count) for count in threes])
     assert share > 0.8
-    assert np.corrcoef(votes, np.minimum(log_ranks(-np.array(threes)), np.log(0.5)))[0, 1] > 0.95
-    votes, predicted, share = judged([rng.random() for _ in archs])
+    assert np.corrcoef(heard, np.minimum(log_ranks(-np.array(threes)), np.log(0.5)))[0, 1] > 0.95
+    heard, predicted, share = judged([rng.random() for _ in archs])
     assert share < 0
-    np.testing.assert_allclose(votes, np.minimum(predicted, np.log(0.5)))
+    np.testing.assert_allclose(heard, np.minimum(predicted, np.log(0.5)))
+
+
+def test_a_hair_of_one_goal_does_not_outweigh_much_of_another_where_the_search_has_looked() -> None:
+    """Thirty near-copies lie between two in naswot; by ranks the one with far fewer FLOPs would win."""
+    rng = Random(1)
+    random = [Properties(rng.gauss(600, 30), 1.0, rng.lognormvariate(0, 1)) for _ in range(100)]
+    largest, smaller = Properties(700.0, 1.0, 20.0), Properties(701.0, 1.0, 14.0)
+    copies = [Properties(700.5, 1.0, 5.0)] * 30
+    found = ranking([*random, largest, smaller, *copies], [True] * 100 + [False] * 32)
+    assert found.order[:2].tolist() == [100, 101]
 
 
 def test_processes_measure_the_same() -> None:
@@ -110,7 +120,7 @@ def test_processes_measure_the_same() -> None:
 
 
 def test_a_missing_member_does_not_speak_and_a_network_without_values_is_last() -> None:
-    found = ranking([Properties(None, None, 9.0), Properties(None, 2.0, 3.0), Properties(None, 1.0, 3.0)])
+    found = ranking([Properties(None, None, 9.0), Properties(None, 2.0, 3.0), Properties(None, 1.0, 3.0)], [True] * 3)
     assert [member.metric for member in found.members] == ["flops", "nasi"]
     assert found.order.tolist()[0] != 1
     step = VotedStep(0, NB201.architecture(*[1] * 6), 0, None, None, 1.0, "no gradient")

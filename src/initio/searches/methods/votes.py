@@ -16,8 +16,10 @@ predicted of them the mean of the predictions is climbed, the `each` best predic
 top are measured too, and all that again, `rounds` times.
 
 **What to take.** A fit is true on average and wrong in corners, where its largest values are. So the choice is one of
-those measured: the first by the mean of log-ranks (`analysis/ranking.py`), a soft "and" that a single bad rank spoils.
-The fit's sum looks for the corner, since a logarithm of ranks is flat at the top, and the "and" judges what is there.
+those measured: the first by the mean of log-shares (`analysis/ranking.py`), a soft "and" that a single bad one spoils.
+The fit's sum looks for the corner, since a logarithm of shares is flat at the top, and the "and" judges what is there.
+The shares of naswot and FLOPs are of random architectures. A rank among all that was measured would count how many
+near-copies of the best predicted the rounds have put between two: a hair of naswot could outweigh many FLOPs.
 T of one draw is noisy: the less of it the decisions predict, the more it is drawn towards their prediction.
 """
 
@@ -66,16 +68,6 @@ class Properties(NamedTuple):
     nasi: float | None
     flops: float | None
     flag: str = ""
-
-
-class VotesFit(NamedTuple):
-    """The members that tell steps apart, as quantiles of N(0, 1), regressed on decisions."""
-
-    names: tuple[str, ...]
-    rows: np.ndarray  # the steps that have all of them
-    X: np.ndarray  # their decisions
-    Z: np.ndarray  # (members, rows), larger is better
-    sums: Sums
 
 
 @dataclass(frozen=True)
@@ -190,7 +182,7 @@ class VotingSearch(Search[VotedStep]):
         if not found.members:
             return "no metric tells the measured architectures apart: the first one"
         heard = [TOLD[member.metric] for member in found.members]
-        text = f"first of {len(steps)} measured by the log-ranks of {_listed(heard)}"
+        text = f"first of {len(steps)} measured by the log-shares of {_listed(heard)}"
         networks = {problem.space.canonical(chosen)}
         first = next(row for row in found.order if steps[row].architecture == chosen)
         others = (row for row in found.order if problem.space.canonical(steps[row].architecture) not in networks)
@@ -203,9 +195,9 @@ class VotingSearch(Search[VotedStep]):
         fit = self._fit(problem, steps)
         if fit is None:
             return text
-        known = np.maximum(fit.sums.predicted, 0)
+        known = np.maximum(fit.predicted, 0)
         shares = ", ".join(f"{share:.0%} of {name}" for share, name in zip(known, heard, strict=False))
-        ties = open_decisions(problem, chosen, fit.sums, _mean, **DESIGN)
+        ties = open_decisions(problem, chosen, fit, _mean, **DESIGN)
         where = ", ".join(ties) if len(ties) <= LISTED else f"{len(ties)} of {len(problem.space.decisions)} decisions"
         return f"{text}; the options predict {shares}; " + (f"open: {where}" if ties else "no ties")
 
@@ -214,16 +206,17 @@ class VotingSearch(Search[VotedStep]):
         return steps[self._judged(problem, steps).order[0]].architecture if steps else None
 
     def _judged(self, problem: Problem, steps: Sequence[VotedStep]) -> Ranking:
-        """By log-ranks, T drawn towards its prediction by the share that the decisions do not predict."""
+        """By log-shares, log T drawn towards its prediction by the share that the decisions do not predict."""
         columns = columns_of([step.properties for step in steps])
-        fit = self._fit(problem, steps)
-        if fit is not None and "nasi" in fit.names:
-            place = fit.names.index("nasi")
-            share = max(float(fit.sums.predicted[place]), 0.0)
-            drawn = share * fit.Z[place] + (1 - share) * fit.sums.of(fit.X)[place]
-            columns["nasi"] = np.full(len(steps), np.nan)
-            columns["nasi"][fit.rows] = -drawn
-        return rank(columns, CHOOSERS)
+        T = columns["nasi"]
+        there = np.isfinite(T)
+        if there.sum() > 1 and np.ptp(T[there]) > 0:
+            archs = [step.architecture for step, known in zip(steps, there, strict=True) if known]
+            X = design(problem, archs, **DESIGN)
+            fit = regress(X, T[None, there], self.ridge)
+            share = max(float(fit.predicted[0]), 0.0)
+            T[there] = share * T[there] + (1 - share) * fit.of(X)[0]
+        return rank(columns, CHOOSERS, np.array([step.round == 0 for step in steps], bool))
 
     # --- what to measure next -------------------------------------------------------------------------------------
 
@@ -231,7 +224,7 @@ class VotingSearch(Search[VotedStep]):
         """Networks that no earlier round measured, each once: the best predicted, or random ones to begin with."""
         known = {problem.space.canonical(step.architecture) for step in before}
         fit = self._fit(problem, before)
-        found = self._random(problem, seed) if fit is None else self._predicted(problem, fit.sums, before)
+        found = self._random(problem, seed) if fit is None else self._predicted(problem, fit, before)
         for arch in found:
             network = problem.space.canonical(arch)
             if network not in known:
@@ -242,8 +235,8 @@ class VotingSearch(Search[VotedStep]):
         rng = Random(f"votes {seed}")
         return (problem.draw_admitted(rng) for _ in range(DRAWS * self.first))
 
-    def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> VotesFit | None:
-        """Of the members that tell the steps apart, on the steps that have all of them."""
+    def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> Sums | None:
+        """Of the members that tell the steps apart, as quantiles of N(0, 1), on the steps that have all of them."""
         columns = columns_of([step.properties for step in steps])
         members = rank(columns, CHOOSERS).members
         table = np.array([member.sign * columns[member.metric] for member in members])
@@ -252,7 +245,7 @@ class VotingSearch(Search[VotedStep]):
             return None
         Z = np.array([gaussianised(row) for row in table[:, rows]])
         X = design(problem, [steps[row].architecture for row in rows], **DESIGN)
-        return VotesFit(tuple(member.metric for member in members), rows, X, Z, regress(X, Z, self.ridge))
+        return regress(X, Z, self.ridge)
 
     def _predicted(self, problem: Problem, fit: Sums, steps: Sequence[VotedStep]) -> Iterator[Architecture]:
         """The best predicted first, as far as climbing and looking around finds them."""
@@ -296,14 +289,21 @@ def climbed(
     return [arch for _, arch in sorted(found)]
 
 
-def ranking(measured: Sequence[Properties]) -> Ranking:
-    """Of everything that was measured, by log-ranks."""
-    return rank(columns_of(measured), CHOOSERS)
+def ranking(measured: Sequence[Properties], random: Sequence[bool]) -> Ranking:
+    """Of everything that was measured, goals by their shares of the random ones."""
+    return rank(columns_of(measured), CHOOSERS, np.array(random, bool))
 
 
 def columns_of(measured: Sequence[Properties]) -> dict[str, np.ndarray]:
-    """Member by member; NaN where a value does not exist."""
-    return {m.metric: np.array([_number(getattr(its, m.metric)) for its in measured], float) for m in CHOOSERS}
+    """Member by member, all as logarithms, which naswot is; NaN where a value does not exist."""
+    columns = {m.metric: np.array([getattr(its, m.metric) for its in measured], float) for m in CHOOSERS}
+    return {name: column if name == "naswot" else _log(column) for name, column in columns.items()}
+
+
+def _log(values: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        logs: np.ndarray = np.log(values)
+    return logs
 
 
 def _properties(problem: Problem, task: tuple[Architecture, int, Batch]) -> Properties:
@@ -316,10 +316,6 @@ def _properties(problem: Problem, task: tuple[Architecture, int, Batch]) -> Prop
     flops = problem.space.cost(arch, replace(problem.network, prune=False)).flops
     flags = dict.fromkeys(value.flag for value in found.values() if value.value is None)
     return Properties(found["naswot"].value, found["nasi"].value, float(flops), "; ".join(flags))
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 def _mean(quantities: np.ndarray) -> np.ndarray:
@@ -352,9 +348,11 @@ class VotedRestarts(Restarts):
         return VotedFinalist(arch, traces, traces, flag, naswot=naswot, flops=found[0].flops)
 
     def objectives(self, steps: Sequence[SearchStep]) -> list[tuple[float, ...]]:
-        """The mean log-rank of each finalist on each draw."""
-        beside = [step.properties for step in of_kind(VotedStep, steps)]
+        """The mean log-share of each finalist on each draw."""
+        beside = of_kind(VotedStep, steps)
         own = [final.properties for final in of_kind(VotedFinalist, steps)]
-        values = ranking([*beside, *chain.from_iterable(own)]).values[len(beside) :]
+        finals = list(chain.from_iterable(own))
+        random = [step.round == 0 for step in beside] + [False] * len(finals)
+        values = ranking([*(step.properties for step in beside), *finals], random).values[len(beside) :]
         ends = np.cumsum([len(draws) for draws in own])
         return [tuple(map(float, part)) for part in np.split(values, ends[:-1])]
