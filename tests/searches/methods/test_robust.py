@@ -11,8 +11,8 @@ from initio.records import Architecture, Observation, Query
 from initio.scores.table import ScoreTable
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.searches.methods.robust import LISTED, Robust, in_doubt
-from initio.searches.models.model_average import NOTHING, SHARP
+from initio.searches.methods.robust import FULL_GRID, LISTED, Learner, RankedPool, Robust, in_doubt
+from initio.searches.models.model_average import NOTHING, REVERSED, SHARP
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
 
@@ -131,6 +131,27 @@ def test_no_isomorphic_cell_is_trained_again() -> None:
     task = asking(NB201, Budget(queries=20), POOL, ScoreTable.of(POOL, columns()))
     asked = [step.architecture for step in ask(Robust(), task, evaluate, seed=0).steps]
     assert len({NB201.canonical(arch) for arch in asked}) == len(asked)
+
+
+def test_candidates_are_of_the_hypothesis_that_was_drawn() -> None:
+    scores = ScoreTable.of(POOL, {"trace": np.arange(400.0)})
+    pool = RankedPool(asking(NB201, Budget(queries=9), POOL, scores), 0, Random(0))
+    around = set(pool.neighbours([200], Random(0)))
+    for hypothesis in (SHARP, REVERSED):
+        named = set(pool.lists[hypothesis][:10])
+        found = set(Robust(candidates=10)._candidates(pool, hypothesis, {200: 1.0}, Random(0)))
+        assert found <= named | around
+        assert found & named
+
+
+def test_hopeless_models_are_weighed_no_more_after_many_trainings() -> None:
+    learner = Learner(RankedPool(asking(NB201, Budget(queries=99), POOL, ScoreTable.of(POOL, columns())), 0, Random(0)))
+    values = {k: quality(arch) for k, arch in enumerate(POOL[:FULL_GRID])}
+    before = learner.models
+    learner.learn(dict(list(values.items())[:-1]))
+    assert learner.models == before
+    posterior = learner.learn(values)
+    assert 0 < len(learner.models) < len(posterior.models) < len(before)
 
 
 def test_when_the_model_leaves_a_training_to_a_list() -> None:

@@ -83,6 +83,18 @@ def test_evidence_tells_metrics_that_help_from_those_that_mislead() -> None:
         assert np.isclose(posterior.beliefs.sum(), 1)
 
 
+@pytest.mark.parametrize("hypothesis", range(len(HYPOTHESES)))
+def test_under_a_hypothesis_only_its_models_predict(hypothesis: int) -> None:
+    models = grid(1, 1)
+    own = tuple(model for model in models if model.hypothesis == hypothesis)
+    alone = fit(models, points(X), squares(X, X), Y).under(hypothesis)
+    assert {model.hypothesis for model in alone.models} == {hypothesis}
+    assert np.isclose(alone.weights.sum(), 1)
+    assert alone.beliefs.tolist() == np.eye(len(HYPOTHESES))[hypothesis].tolist()
+    expected = fit(own, points(X), squares(X, X), Y).predict(points(NEW, 100), squares(NEW, X))
+    assert np.allclose(alone.predict(points(NEW, 100), squares(NEW, X)), expected)
+
+
 def test_expected_improvement_by_sampling() -> None:
     draws = RNG.normal(0.3, 0.5, size=200_000)
     slow = np.maximum(draws - 0.6, 0).mean()

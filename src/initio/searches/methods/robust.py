@@ -4,12 +4,13 @@
    two forms, a sharp one that says most about its first places, and one of normal quantiles.
 2. There are four hypotheses: metrics are right at their top, right on the whole, say nothing, or say the reverse. Each
    has a list, the pool in the order that it recommends; that of "nothing" is a random order.
-3. A Gaussian process on the architecture (`gaussian_process.py`, `encoding.py`) starts from the mean of each
-   hypothesis. Hypotheses, weights of the metrics, kernel and noise are averaged by their evidence.
+3. A Gaussian process on the architecture (`model_average.py`, `encoding.py`) starts from the mean of each
+   hypothesis. Weights of the metrics, kernel and noise are averaged by their evidence, and so hypotheses are weighed.
 4. The first five trainings go down lists: the best by the sharp one, two by chance, which are a fair sample of the
    pool, and two of hypotheses that are drawn by what the belief in them is then.
-5. Then the model: the largest expected improvement, among the tops of the lists that are at least half as plausible as
-   the likeliest one, and the neighbours of the best so far.
+5. Then the model: each time one hypothesis is drawn by the belief in it and acted upon as if it were true (Thompson
+   sampling): the largest expected improvement by its models, among the top of its list and the neighbours of the best
+   so far. So a hypothesis has the share of the trainings that its probability is.
 6. Doubt: where the model has not improved on the best in as many trainings as came from lists, and every other time
    while the best came by chance, the next training is from a list again, that of a hypothesis drawn by its belief.
 
@@ -24,7 +25,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
+from itertools import compress, takewhile
 from random import Random
 from typing import ClassVar
 
@@ -56,10 +57,10 @@ from initio.spaces import Space
 MIXTURES = np.array([np.full(len(WAYS), 1 / len(WAYS)), np.eye(len(WAYS))[0]])  # all ways together; decisions alone
 START = (SHARP, NOTHING, NOTHING)  # whose lists the first trainings are from
 LISTED = 5  # so many trainings are from lists, the later ones of a hypothesis drawn by its belief
-PLAUSIBLE = 0.5  # of the belief in the likeliest hypothesis: what the others need, to name candidates
 CENTRES = 3  # of the best trained, whose neighbours are candidates
 AROUND = 200  # neighbours of one of them
-FULL_GRID = 32  # trainings up to which all models are weighed; then the heaviest of them
+FULL_GRID = 32  # trainings up to which all models are weighed; then those that were not hopeless
+HOPELESS = 1e-3  # of the weight of the heaviest
 MEASURED = 100  # architectures that give the mean distance
 ENUMERATED = 20_000  # a space without a pool is listed up to this size; beyond it, so many are drawn
 DRAWN = 5_000
@@ -95,22 +96,20 @@ class Robust(QuerySearch):
                 listed[chosen] = START[len(values)]
             else:
                 posterior = learner.learn(values)
+                drawn = rng.choices(range(len(HYPOTHESES)), posterior.beliefs.tolist())[0]
                 if len(values) < LISTED or in_doubt(values, listed):
-                    drawn = rng.choices(range(len(HYPOTHESES)), posterior.beliefs.tolist())[0]
                     chosen = pool.next_of(drawn, values, left)
                     listed[chosen] = drawn
                 else:
-                    candidates = self._candidates(pool, posterior.beliefs, values, rng) or left
-                    chosen = learner.most_promising(posterior, candidates, values)
+                    candidates = self._candidates(pool, drawn, values, rng) or left
+                    chosen = learner.most_promising(posterior.under(drawn), candidates, values)
             values[chosen] = (yield Query(pool.archs[chosen])).value
         return None
 
-    def _candidates(self, pool: RankedPool, beliefs: np.ndarray, values: Mapping[int, float], rng: Random) -> list[int]:
-        """The first of the plausible lists and the neighbours of the best, without what was trained."""
-        plausible = np.flatnonzero(beliefs >= PLAUSIBLE * beliefs.max())
-        first = [k for hypothesis in plausible for k in pool.lists[hypothesis][: self.candidates]]
+    def _candidates(self, pool: RankedPool, hypothesis: int, values: Mapping[int, float], rng: Random) -> list[int]:
+        """The first of the list of the hypothesis and the neighbours of the best, without what was trained."""
         best = sorted(values, key=lambda k: -values[k])[:CENTRES]
-        return pool.unlike([*first, *pool.neighbours(best, rng)], values)
+        return pool.unlike([*pool.lists[hypothesis][: self.candidates], *pool.neighbours(best, rng)], values)
 
 
 def in_doubt(values: Mapping[int, float], listed: Mapping[int, int]) -> bool:
@@ -238,7 +237,8 @@ class Learner:
         seen, y = list(values), gaussianised(np.array(list(values.values())))
         posterior = fit(self.models, self.points(seen), self.distances(seen, seen), y)
         if len(seen) >= FULL_GRID:
-            self.models = posterior.models
+            enough = posterior.weights >= HOPELESS * posterior.weights.max()
+            self.models = tuple(compress(posterior.models, enough))
         return posterior
 
     def most_promising(self, posterior: Posterior, candidates: Sequence[int], values: Mapping[int, float]) -> int:

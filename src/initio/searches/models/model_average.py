@@ -7,13 +7,13 @@ what is good (b > 0), sharply or on the whole, nothing (0), or what is bad (b < 
 by architectures of one class (the same graph), half is each training's own. Every combination of a hypothesis, the
 mixture, ℓ, t and the noise in a small grid is one model; its weight is the belief in its hypothesis times its evidence
 (the marginal likelihood, with the scale of everything and μ integrated out), and predictions are averages over the
-heaviest models. With ten observations no single setting is certain, and an average cannot be far off where the best
-guess can.
+heaviest models, of all hypotheses or of one alone. With ten observations no single setting is certain, and an average
+cannot be far off where the best guess can.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -24,7 +24,7 @@ LENGTHS = (0.5, 1.0, 2.0, 4.0)  # ℓ, in units of the mean distance of two cand
 NOISES = (0.05, 0.3)  # variance of ε beside k(x, x) = 1
 TRUSTS = (0.0, 0.5, 1.0, 2.0)  # t: 0 keeps the weights of the metrics as they are
 FLAT = 100.0  # prior variance of μ
-HEAVIEST = 16  # models that predict
+HEAVIEST = 16  # models of one hypothesis that predict
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def grid(n_mixtures: int, n_columns: int) -> tuple[Model, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The heaviest models and their weights after some observations, and the belief in each hypothesis by all."""
+    """The heaviest models of each hypothesis and their weights after some observations, and the belief in each."""
 
     models: tuple[Model, ...]
     weights: np.ndarray
@@ -112,6 +112,19 @@ class Posterior:
     solved: np.ndarray  # (models, n) C⁻¹ (y − b m)
     inverse: np.ndarray  # (models, n, n) C⁻¹
     scales: np.ndarray  # (models,) the variance that multiplies C
+
+    def under(self, hypothesis: int) -> Posterior:
+        """The posterior of one for whom this hypothesis is true."""
+        own = np.array([k for k, model in enumerate(self.models) if model.hypothesis == hypothesis], dtype=np.intp)
+        return replace(
+            self,
+            models=tuple(self.models[k] for k in own),
+            weights=self.weights[own] / self.weights[own].sum(),
+            beliefs=np.eye(len(HYPOTHESES))[hypothesis],
+            solved=self.solved[own],
+            inverse=self.inverse[own],
+            scales=self.scales[own],
+        )
 
     def predict(self, new: Points, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of a training of each new point; D (mixtures, new, n) are the distances."""
@@ -164,7 +177,8 @@ def fit(models: tuple[Model, ...], points: Points, D: np.ndarray, y: np.ndarray)
     log_p = belief - 0.5 * log_det - (1 + n / 2) * np.log1p(fits / 2)
     weights = np.exp(log_p - logsumexp(log_p))
     scales = (2 + fits) / (2 + n)
-    keep = np.sort(np.argsort(-weights, kind="stable")[:HEAVIEST])
+    order = np.argsort(-weights, kind="stable")
+    keep = np.sort(np.concatenate([order[hypotheses[order] == h][:HEAVIEST] for h in range(len(HYPOTHESES))]))
     return Posterior(
         tuple(models[h] for h in keep), weights[keep] / weights[keep].sum(),
         np.bincount(hypotheses, weights, len(HYPOTHESES)), points, solved[keep], inverse[keep], scales[keep],

@@ -1,7 +1,7 @@
 """What metrics say before anything is trained: one column a metric, and one that speaks for them all.
 
 **Ranks.** A metric counts by its rank alone, in one of two forms. As a quantile of the normal distribution, z =
-Φ⁻¹(rank / (n + 1)), rank n for the best: trainings are described in the same way (`gaussian_process.py`), so that a
+Φ⁻¹(rank / (n + 1)), rank n for the best: trainings are described in the same way (`model_average.py`), so that a
 metric of rank correlation ρ is a line of slope ρ, whichever end of it is the good one. Or sharply, z = −log(1 − rank /
 (n + 1)): the first ones stand far apart and all others close together, for metrics that are right about their top.
 
