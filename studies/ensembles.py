@@ -100,16 +100,16 @@ def run(source: Path, out: Path, asked: Sequence[str], seeds: int) -> None:
             for row, settings in ROWS.items():
                 _made(path, folder_of(out, data, seed, row), shared, seed, settings)
     for seed in range(seeds):
+        for data in asked:
+            for row in DEFENDED * (data in COLOURS):
+                if (folder_of(out, data, seed, row) / "result.json").is_file():
+                    _attacked(folder_of(out, data, seed, row), seed)
+    for seed in range(seeds):
         if DATA[0] in asked:
             path = prepared(source, DATA[0], out)
             shared = _shared(path, out, DATA[0], seed, "best-response")
             for row in BEST_RESPONSE:
                 _made(path, folder_of(out, DATA[0], seed, f"{row} best-response"), shared, seed, ROWS[row])
-    for seed in range(seeds):
-        for data in asked:
-            for row in DEFENDED * (data in COLOURS):
-                if (folder_of(out, data, seed, row) / "result.json").is_file():
-                    _attacked(folder_of(out, data, seed, row), seed)
 
 
 def _attacked(folder: Path, seed: int) -> None:
