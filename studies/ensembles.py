@@ -35,7 +35,7 @@ from initio.runs.estimates import SIZES, estimates
 from initio.runs.folders.base import read_record, write_record
 from initio.runs.folders.run import RunFolder
 from initio.runs.sharing import trained_weights
-from initio.searches.ensembles import ArchitecturePosterior, Estimates, nes_rs, nesbs, uniform
+from initio.searches.ensembles import ArchitecturePosterior, Estimates, TooSureError, nes_rs, nesbs, uniform
 
 IMAGES, SIDE = 10_000, 16  # of each data set, half of its pixels a side
 SUPERNET = {"epochs": 120, "posterior_updates": 2360}  # of the posterior as many as in the thesis
@@ -46,7 +46,7 @@ ATTACKED = {"fgsm": 100, "pgd": 100, "cw": 50, "autoattack": 20}  # images that 
 DATA = ("cifar10", "cifar100", "digits")
 COLOURS = DATA[:2]
 MOST_SEEDS = 20  # that are looked for
-REFUSED = "refused.txt"  # in a folder in which no ensemble could be made: why
+REFUSED = "refused.txt"  # in the folder of an ensemble for which the posterior was too sure: the sentence
 ROWS: dict[str, dict[str, Any]] = {
     "NESBS (SVGD-RD)": {"method": "nesbs", "sampling": "svgd", "candidates": NETWORKS // 3},
     "NESBS (MC)": {"method": "nesbs", "sampling": "mc", "candidates": NETWORKS // 3},
@@ -124,12 +124,13 @@ def _attacked(folder: Path, seed: int) -> None:
 
 def _shared(path: str, out: Path, data: str, seed: int, posterior: str) -> Path:
     folder, began = out / f"{data}-{seed}" / posterior, time.process_time()
-    if not (folder.is_dir() and RunFolder(folder).finished):
-        settings = {"digits": DIGITS}.get(data, SUPERNET)
-        initio.search(
-            "nb201", "nesbs", path, seed=seed, folder=folder, resume=True, channels=8, cells=1, posterior=posterior,
-            **settings,
-        )  # fmt: skip
+    done = folder.is_dir() and RunFolder(folder).finished
+    settings = {"digits": DIGITS}.get(data, SUPERNET)
+    initio.search(  # also of what is done, since it refuses other settings
+        "nb201", "nesbs", path, seed=seed, folder=folder, resume=True, channels=8, cells=1, posterior=posterior,
+        **settings,
+    )  # fmt: skip
+    if not done:
         _spent(folder, began)
     return folder
 
@@ -141,7 +142,8 @@ def _made(path: str, folder: Path, shared: Path, seed: int, settings: dict[str, 
     asked = {"prior": "uniform", **{"digits": {"size": 3}}.get(path, MEMBERS), **settings}
     try:
         found = initio.ensemble("nb201", path, folder=folder, resume=True, shared=str(shared), seed=seed, **asked)
-    except InputError as error:  # a posterior that is too sure has no ensemble to offer
+    except TooSureError as error:
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / REFUSED).write_text(f"{error}\n")
         print(f"{folder.parent.name} {folder.name}: {error}", flush=True)
         return

@@ -105,9 +105,9 @@ def draw_rows(tables: Sequence[ScoreTable], accuracies: np.ndarray) -> Iterator[
     yield f"the ranking, {len(tables)} draws", _told(rank(stacked).values, accuracies)
     for name in names:
         votes = np.mean([log_ranks(column) for column in stacked[name]], axis=0)
-        pairs = [spearman(a, b) or 0.0 for a, b in combinations(stacked[name], 2)]
-        again = f"{name}, {len(tables)} draws; one draw with another {np.mean(pairs):.3f}"
-        yield again, _told(votes, accuracies)
+        pairs = [rho for a, b in combinations(stacked[name], 2) if (rho := spearman(a, b)) is not None]
+        again = f"; one draw with another {np.mean(pairs):.3f}" if pairs else ""
+        yield f"{name}, {len(tables)} draws{again}", _told(votes, accuracies)
 
 
 def _filled(ranking: Ranking) -> np.ndarray:
@@ -169,6 +169,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--draws", type=int, default=0, help="batches and initialisations of the sample's members")
     parser.add_argument("--consensus", action="store_true", help="also with members weighed by their agreement")
     options = parser.parse_args(words)
+    if options.draws and (options.draws < 2 or not options.sample):
+        parser.error("--draws compares at least 2 draws of a --sample")
     options.out.mkdir(parents=True, exist_ok=True)
     print("Spearman (Kendall) with the table's accuracy; arrows are the papers' directions")
     for space in options.spaces:

@@ -123,9 +123,15 @@ def test_shares_are_those_of_a_normal_population() -> None:
 
 
 def test_a_population_that_does_not_differ_is_silent() -> None:
-    column = np.array([1.0, 1.0, 2.0])
-    assert rank({"flops": column}, among=np.array([True, True, False])).members == ()
+    column = np.append(np.ones(12), 2.0)
+    assert rank({"flops": column}, among=column == 1).members == ()
     assert len(rank({"flops": column}).members) == 1
+
+
+def test_few_random_architectures_are_no_scale() -> None:
+    column = np.array([1.0, 1.0, 5.0, 9.0])
+    few = rank({"flops": column}, among=column < 6)
+    np.testing.assert_array_equal(few.votes, rank({"flops": column}).votes)
 
 
 def test_what_a_search_has_looked_at_does_not_change_how_two_compare() -> None:

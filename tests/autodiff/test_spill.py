@@ -3,34 +3,35 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from initio.autodiff import spill
 from initio.autodiff.record import record
 from initio.autodiff.spill import Spill, resident, within
 from initio.errors import InputError
 
 
 def test_a_tensor_comes_back_from_disk_as_it_was():
-    spill = Spill(budget=0)
+    own = Spill(budget=0)
     t = torch.randn(4, 8, 64, 64).contiguous(memory_format=torch.channels_last)
-    packed = spill.pack(t)
+    packed = own.pack(t)
     assert not isinstance(packed, torch.Tensor)
-    back = spill.unpack(packed)
+    back = own.unpack(packed)
     assert torch.equal(back, t)
     assert back.stride() == t.stride()
 
 
 def test_the_same_tensor_is_written_once_and_a_changed_one_again():
-    spill = Spill(budget=0)
+    own = Spill(budget=0)
     t = torch.randn(1 << 16)
-    first = spill.pack(t)
-    assert spill.pack(t) is first
+    first = own.pack(t)
+    assert own.pack(t) is first
     t.add_(1)
-    assert spill.pack(t) is not first
+    assert own.pack(t) is not first
 
 
 def test_within_the_budget_nothing_is_written():
-    spill = Spill(budget=1 << 30)
-    assert isinstance(spill.pack(torch.randn(1 << 16)), torch.Tensor)
-    assert spill.file is None
+    own = Spill(budget=1 << 30)
+    assert isinstance(own.pack(torch.randn(1 << 16)), torch.Tensor)
+    assert own.file is None
 
 
 def test_gradients_are_the_same_from_disk():
@@ -40,6 +41,37 @@ def test_gradients_are_the_same_from_disk():
     (spilled,) = torch.autograd.grad(y, x)
     (plain,) = torch.autograd.grad((x.sin() * x.exp()).sum(), x)
     assert torch.equal(spilled, plain)
+
+
+class Heap:
+    """Remembers what it is asked; `most` is the largest threshold that it takes."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.asked = most, []
+
+    def mallopt(self, what: int, size: int) -> int:
+        self.asked.append((what, size))
+        return int(what == spill.M_TRIM_THRESHOLD or size <= self.most)
+
+    def malloc_trim(self, pad: int) -> int:
+        self.asked.append(("trim", pad))
+        return 1
+
+
+@pytest.mark.parametrize("most", [1 << 40, 32 << 20])
+def test_freed_memory_is_kept_without_a_limit_and_returned_with_one(most, monkeypatch):
+    heap = Heap(most)
+    monkeypatch.setattr(spill, "_glibc", lambda: heap)
+    spill._allocate.cache_clear()
+    for memory in (None, None, 1, None):
+        with within(memory):
+            pass
+    spill._allocate.cache_clear()
+    trims = [size for what, size in heap.asked if what == spill.M_TRIM_THRESHOLD]
+    assert trims == [256 << 20, 128 << 10, 256 << 20]
+    mapped = [size for what, size in heap.asked if what == spill.M_MMAP_THRESHOLD and size <= most]
+    assert mapped == [min(most, 1 << 30), 1 << 20, min(most, 1 << 30)]
+    assert ("trim", 0) in heap.asked
 
 
 def test_the_process_has_a_size():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import initio
+from initio.errors import InputError
+from initio.searches.ensembles import TooSureError
 from studies import ensembles
 
 
@@ -44,9 +46,30 @@ def test_it_runs_once_and_says_what_it_found(tiny: Path, monkeypatch: pytest.Mon
     with np.load(out / "data" / "cifar10-50.npz") as made:
         assert made["x_train"].shape == (50, 16, 16, 3)
     monkeypatch.setattr(initio, "ensemble", None)  # nothing is made again
-    monkeypatch.setattr(initio, "search", None)
     ensembles.run(tiny, out, ("cifar10",), seeds=1)
     assert ensembles.page(out) == text
+
+
+def test_a_posterior_that_is_too_sure_has_no_ensemble_and_is_counted(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = initio.ensemble
+
+    def unless_beside(*args: object, folder: Path, **asked: object) -> object:
+        if folder.name.endswith("best-response"):
+            raise TooSureError("none of 60 draws")
+        return make(*args, folder=folder, **asked)
+
+    monkeypatch.setattr(initio, "ensemble", unless_beside)
+    ensembles.run(tiny, tiny / "ens", ("cifar10",), seeds=1)
+    assert "| NESBS (MC) | 0 | 1 |  |  |" in ensembles.page(tiny / "ens")
+
+
+def test_a_shared_network_of_other_settings_is_refused(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensembles.run(tiny, tiny / "ens", ("cifar10",), seeds=1)
+    monkeypatch.setitem(ensembles.SUPERNET, "epochs", 2)
+    with pytest.raises(InputError, match="epochs"):
+        ensembles.run(tiny, tiny / "ens", ("cifar10",), seeds=1)
 
 
 def test_its_figures_have_every_line(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,8 @@ weights and batch, a vote is the mean over draws.
 
 A rank counts how many of the pool lie between two. Where a search has filled a part of the pool with near-copies of
 what it liked, that says how long it looked there, so a search hands in which rows are random (`among`): then goals are
-judged by the share of random architectures that are worse (`log_shares`). What is a condition keeps its rank.
+judged by the share of random architectures that are worse, as if those were normally distributed (`log_shares`). What
+is a condition keeps its rank.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 RANKING = "ranking"  # the column of a `ScoreTable` beside those of metrics
 
 DIGITS = 12  # of a logarithm: what is equal on paper is equal here
-FARTHEST = 30.0  # deviations from a population's mean, infinity included
+FARTHEST = 30.0  # deviations from a population's mean: a value farther away, or infinite, counts as that far
+FEWEST = 10  # random architectures with a value, which are a scale; with fewer, ranks are
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,8 @@ def rank(
 
 def _votes(column: np.ndarray, member: Member, among: np.ndarray | None) -> np.ndarray | None:
     draws = member.sign * np.atleast_2d(np.asarray(column, dtype=np.float64))
-    by_rank = among is None or member.enough < 1
-    logs = [log_ranks(draw) if by_rank else log_shares(draw, draw[among]) for draw in draws]
+    scale = member.enough == 1 and among is not None and np.isfinite(draws[:, among]).sum(axis=1).min() >= FEWEST
+    logs = [log_shares(draw, draw[among]) if scale else log_ranks(draw) for draw in draws]
     votes = np.mean(np.minimum(logs, np.log(member.enough)), axis=0)
     known = votes[~np.isnan(votes)]
     return votes if len(known) and np.ptp(known) > 0 else None
@@ -156,8 +158,8 @@ def log_ranks(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def log_shares(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """log Φ((v − mean) / deviation): the share of a normal population, of which `known` are some, that is smaller.
+def log_shares(values: np.ndarray, population: np.ndarray) -> np.ndarray:
+    """log Φ((v − mean) / deviation): the share that is smaller, were the population normal.
 
     Unlike a rank it goes on beyond the largest that is known, and two that hardly differ have nearly the same. A
     population without a deviation says nothing.
@@ -167,10 +169,11 @@ def log_shares(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     """
     from scipy.special import log_ndtr
 
-    known = known[np.isfinite(known)]
-    if not len(known) or np.ptp(known) == 0:
+    population = population[np.isfinite(population)]
+    if not len(population) or np.ptp(population) == 0:
         return np.where(np.isnan(values), np.nan, np.log(0.5))
-    shares: np.ndarray = log_ndtr(np.clip((values - known.mean()) / known.std(), -FARTHEST, FARTHEST))
+    deviations = (values - population.mean()) / population.std()
+    shares: np.ndarray = log_ndtr(np.clip(deviations, -FARTHEST, FARTHEST))
     return shares
 
 

@@ -1,8 +1,8 @@
 /* Optional kernels for float32 on one CPU thread, values channels last: (sample, row, column, channel).
  *
  * Everything here has a plain torch twin in layers.py, channels.py and recorder.py that gives the same numbers up to
- * rounding; these only read memory less often. Vectors have eight lanes; channel counts are multiples of eight (see
- * fused.py).
+ * rounding; these only read memory less often. Vectors have eight lanes, or sixteen where the processor has them; channel
+ * counts are multiples of eight (see fused.py).
  * Sums over many positions are kept in float for one row of an image and then added in double. */
 
 #include <stdint.h>

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt
+MOST_MAPPED = 32 << 20  # the largest threshold that older versions of it take
 RECENT = 8  # tensors that are saved by several functions one after the other are written once
 MARGIN = 0.3  # of the budget, for what is computed at the moment
 
@@ -104,22 +105,39 @@ def within(memory: int | None) -> Iterator[None]:
 
 
 def give_back_at_once() -> None:
-    """Asks the C library to return freed tensors to the system; otherwise its heap keeps the gaps between them."""
+    """Asks the C library to return freed tensors to the system; otherwise its heap keeps the gaps between them.
+
+    What it has kept of passes without a limit is returned, too: it would count as memory that is in use.
+    """
     _allocate(mapped_from=1 << 20, kept=128 << 10)
+    if (c := _glibc()) is not None:
+        c.malloc_trim(0)
 
 
 def keep_for_the_next() -> None:
-    """Asks it to keep them, up to a gigabyte: every pass needs the same memory again, and new pages are to be zeroed."""
-    _allocate(mapped_from=1 << 30, kept=1 << 30)
+    """Asks it to keep them, a quarter of a gigabyte at its end: every pass needs the same again, as zeroed pages."""
+    _allocate(mapped_from=1 << 30, kept=256 << 20)
 
 
-@lru_cache(maxsize=1)  # which forgets the one before
+@lru_cache(maxsize=1)  # called again only when the sizes change
 def _allocate(*, mapped_from: int, kept: int) -> None:
-    """Until it is called with other sizes. It changes no value; other systems than Linux know neither."""
+    """From which size on tensors have a mapping of their own, and how much free memory the heap's end may have.
+
+    No value changes. Both must be set: either alone ends the library's own adjustment of the other.
+    """
+    c = _glibc()
+    if c is not None and any(c.mallopt(M_MMAP_THRESHOLD, size) for size in (mapped_from, MOST_MAPPED)):
+        c.mallopt(M_TRIM_THRESHOLD, kept)
+
+
+@lru_cache(maxsize=1)
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, if it can be asked that."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # the last where a library must have a name
         c = ctypes.CDLL(None)
-        if c.mallopt(M_MMAP_THRESHOLD, mapped_from):
-            c.mallopt(M_TRIM_THRESHOLD, kept)
+        _ = c.mallopt, c.malloc_trim
+        return c
+    return None
 
 
 def resident() -> int:

@@ -34,6 +34,10 @@ LEAST_KNOWN = 10  # networks whose losses say whether the posterior agrees
 FOUNDERS = 5  # one in so many of NES-RE's networks is random, the others are children
 
 
+class TooSureError(InputError):
+    """A posterior of which no ensemble of different networks can be drawn."""
+
+
 @dataclass(frozen=True)
 class ArchitecturePosterior:
     """A product of categoricals over a space's relaxation.
@@ -197,7 +201,7 @@ def nesbs(
     else:
         found = _by_bayes(posterior, estimates, size, count, rng)
     if not found:
-        raise InputError(
+        raise TooSureError(
             f"none of {ROUNDS * count} draws has {size} different networks, since the posterior is too sure or the "
             f"ensemble too large: take a higher temperature, more candidates or fewer members"
         )

@@ -12,7 +12,7 @@ from initio.scores.table import ScoreTable
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
 from initio.searches.methods.robust import FULL_GRID, LISTED, Learner, RankedPool, Robust, in_doubt
-from initio.searches.models.model_average import NOTHING, REVERSED, SHARP
+from initio.searches.models.model_average import NOTHING, REVERSED, SHARP, Posterior
 from initio.spaces import NB201
 from tests.searches.asking import ask, asking
 
@@ -99,6 +99,22 @@ def test_metrics_that_mislead_cost_little_and_not_for_long() -> None:
     for queries, behind in ((5, 0.8), (12, 0.0)):
         chance = np.mean([best(RandomSearch(), seed, None, queries) for seed in range(40)])
         assert np.mean([best(Robust(), seed, turned, queries) for seed in seeds]) > chance - behind
+
+
+def test_each_training_acts_upon_one_hypothesis_and_several_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[np.ndarray] = []
+    decide = Learner.most_promising
+
+    def seen(self: Learner, posterior: Posterior, candidates: list[int], values: dict[int, float]) -> int:
+        asked.append(posterior.beliefs)
+        assert {model.hypothesis for model in posterior.models} == {int(posterior.beliefs.argmax())}
+        return decide(self, posterior, candidates, values)
+
+    monkeypatch.setattr(Learner, "most_promising", seen)
+    for seed in range(3):
+        best(Robust(), seed, ScoreTable.of(POOL, columns()), 12)
+    assert all(sorted(beliefs) == [0, 0, 0, 1] for beliefs in asked)
+    assert len({int(beliefs.argmax()) for beliefs in asked}) > 1
 
 
 def test_a_longer_search_begins_as_a_shorter_one() -> None:

@@ -46,7 +46,7 @@ def test_rounds_measure_what_was_not_measured_and_the_choice_is_the_best_of_all(
     assert result.best == SMALL.leading(PROBLEM, result.steps)
 
 
-def test_the_fit_finds_the_corner_and_the_ranks_judge_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fit_finds_the_corner_and_the_shares_judge_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum of predictions points at six 3x3 convolutions, whose trace is the largest: the choice has five."""
     by_hand(monkeypatch)
     result = drive(VotingSearch(first=40, rounds=1, each=40), PROBLEM, seed=1)
@@ -67,13 +67,13 @@ def test_values_are_those_of_the_metrics_and_of_the_cell_as_written() -> None:
 def test_the_signs_are_those_that_the_page_gives_reasons_for() -> None:
     assert {member.metric: member.sign for member in CHOOSERS} == {"naswot": 1, "flops": 1, "nasi": -1}
     best = Properties(3.0, 1.0, 3.0)
-    assert ranking([Properties(1.0, 2.0, 1.0), best, Properties(2.0, 3.0, 2.0)], [True] * 3).order[0] == 1
+    assert ranking([Properties(1.0, 2.0, 1.0), best, Properties(2.0, 3.0, 2.0)], np.ones(3, bool)).order[0] == 1
 
 
 def test_a_small_trace_is_a_condition_and_no_goal() -> None:
     """Below the median trace only naswot and FLOPs count; above it the trace does."""
     pool = [Properties(float(k), float(k), float(k)) for k in range(9)]
-    found = ranking(pool, [True] * 9)
+    found = ranking(pool, np.ones(9, bool))
     values = dict(zip(range(9), found.votes[:, 2], strict=True))
     assert len({values[k] for k in range(5)}) == 1
     assert values[5] > values[6] > values[8]
@@ -107,7 +107,7 @@ def test_a_hair_of_one_goal_does_not_outweigh_much_of_another_where_the_search_h
     random = [Properties(rng.gauss(600, 30), 1.0, rng.lognormvariate(0, 1)) for _ in range(100)]
     largest, smaller = Properties(700.0, 1.0, 20.0), Properties(701.0, 1.0, 14.0)
     copies = [Properties(700.5, 1.0, 5.0)] * 30
-    found = ranking([*random, largest, smaller, *copies], [True] * 100 + [False] * 32)
+    found = ranking([*random, largest, smaller, *copies], np.arange(132) < 100)
     assert found.order[:2].tolist() == [100, 101]
 
 
@@ -120,7 +120,9 @@ def test_processes_measure_the_same() -> None:
 
 
 def test_a_missing_member_does_not_speak_and_a_network_without_values_is_last() -> None:
-    found = ranking([Properties(None, None, 9.0), Properties(None, 2.0, 3.0), Properties(None, 1.0, 3.0)], [True] * 3)
+    found = ranking(
+        [Properties(None, None, 9.0), Properties(None, 2.0, 3.0), Properties(None, 1.0, 3.0)], np.ones(3, bool)
+    )
     assert [member.metric for member in found.members] == ["flops", "nasi"]
     assert found.order.tolist()[0] != 1
     step = VotedStep(0, NB201.architecture(*[1] * 6), 0, None, None, 1.0, "no gradient")
@@ -156,6 +158,20 @@ def test_restarts_are_compared_on_common_draws() -> None:
     assert stability(result) is not None
     alone = drive(SMALL, PROBLEM, seed=4)
     assert alone.best == finals[0].architecture
+
+
+def test_finalists_are_judged_on_the_scale_of_random_architectures() -> None:
+    rng = Random(2)
+    steps = [
+        VotedStep(k, NB201.sample(rng), int(k >= 20), rng.gauss(600, 30), 1.0, rng.lognormvariate(0, 1))
+        for k in range(30)
+    ]
+    finals = [VotedFinalist(NB201.sample(rng), (T,), (T,), naswot=(660.0,), flops=3.0) for T in (1.0, 2.0)]
+    found = SMALL.restarted(2).objectives([*steps, *finals])
+    pool = [step.properties for step in steps] + [its for final in finals for its in final.properties]
+    values = ranking(pool, np.arange(32) < 20).values[-2:]
+    assert found == [(values[0],), (values[1],)]
+    assert values[0] > values[1]
 
 
 def test_a_space_with_a_builder_and_a_small_one_are_searched() -> None:

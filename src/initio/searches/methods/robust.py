@@ -10,7 +10,7 @@
    pool, and two of hypotheses that are drawn by what the belief in them is then.
 5. Then the model: each time one hypothesis is drawn by the belief in it and acted upon as if it were true (Thompson
    sampling): the largest expected improvement by its models, among the top of its list and the neighbours of the best
-   so far. So a hypothesis has the share of the trainings that its probability is.
+   so far. So each hypothesis gets as many trainings as it is probable.
 6. Doubt: where the model has not improved on the best in as many trainings as came from lists, and every other time
    while the best came by chance, the next training is from a list again, that of a hypothesis drawn by its belief.
 
@@ -101,7 +101,7 @@ class Robust(QuerySearch):
                     chosen = pool.next_of(drawn, values, left)
                     listed[chosen] = drawn
                 else:
-                    candidates = self._candidates(pool, drawn, values, rng) or left
+                    candidates = self._candidates(pool, drawn, values, rng) or pool.unlike(left, values) or left
                     chosen = learner.most_promising(posterior.under(drawn), candidates, values)
             values[chosen] = (yield Query(pool.archs[chosen])).value
         return None

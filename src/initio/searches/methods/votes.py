@@ -1,4 +1,4 @@
-"""The default: a few metrics vote by their ranks, and the measured architecture that no metric speaks against wins.
+"""The default: a few metrics vote, and the measured architecture that no metric speaks against wins.
 
 Three properties that a network should have together, none of which needs a label, each with a fixed sign:
 
@@ -18,8 +18,7 @@ top are measured too, and all that again, `rounds` times.
 **What to take.** A fit is true on average and wrong in corners, where its largest values are. So the choice is one of
 those measured: the first by the mean of log-shares (`analysis/ranking.py`), a soft "and" that a single bad one spoils.
 The fit's sum looks for the corner, since a logarithm of shares is flat at the top, and the "and" judges what is there.
-The shares of naswot and FLOPs are of random architectures. A rank among all that was measured would count how many
-near-copies of the best predicted the rounds have put between two: a hair of naswot could outweigh many FLOPs.
+The shares of naswot and FLOPs are of random architectures, not of what the rounds looked at.
 T of one draw is noisy: the less of it the decisions predict, the more it is drawn towards their prediction.
 """
 
@@ -113,7 +112,7 @@ class VotedFinalist(Finalist):
 
 @dataclass(frozen=True)
 class VotingSearch(Search[VotedStep]):
-    """The default: naswot, FLOPs and a small trace vote by rank; the best measured one wins.
+    """The default: naswot, FLOPs and a small trace vote; the best measured one wins.
 
     Args:
         first: how many random architectures are measured.
@@ -195,9 +194,10 @@ class VotingSearch(Search[VotedStep]):
         fit = self._fit(problem, steps)
         if fit is None:
             return text
-        known = np.maximum(fit.predicted, 0)
-        shares = ", ".join(f"{share:.0%} of {name}" for share, name in zip(known, heard, strict=False))
-        ties = open_decisions(problem, chosen, fit, _mean, **DESIGN)
+        names, sums = fit
+        known = np.maximum(sums.predicted, 0)
+        shares = ", ".join(f"{share:.0%} of {TOLD[name]}" for share, name in zip(known, names, strict=True))
+        ties = open_decisions(problem, chosen, sums, _mean, **DESIGN)
         where = ", ".join(ties) if len(ties) <= LISTED else f"{len(ties)} of {len(problem.space.decisions)} decisions"
         return f"{text}; the options predict {shares}; " + (f"open: {where}" if ties else "no ties")
 
@@ -216,7 +216,7 @@ class VotingSearch(Search[VotedStep]):
             fit = regress(X, T[None, there], self.ridge)
             share = max(float(fit.predicted[0]), 0.0)
             T[there] = share * T[there] + (1 - share) * fit.of(X)[0]
-        return rank(columns, CHOOSERS, np.array([step.round == 0 for step in steps], bool))
+        return rank(columns, CHOOSERS, _random(steps))
 
     # --- what to measure next -------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class VotingSearch(Search[VotedStep]):
         """Networks that no earlier round measured, each once: the best predicted, or random ones to begin with."""
         known = {problem.space.canonical(step.architecture) for step in before}
         fit = self._fit(problem, before)
-        found = self._random(problem, seed) if fit is None else self._predicted(problem, fit, before)
+        found = self._random(problem, seed) if fit is None else self._predicted(problem, fit[1], before)
         for arch in found:
             network = problem.space.canonical(arch)
             if network not in known:
@@ -235,17 +235,17 @@ class VotingSearch(Search[VotedStep]):
         rng = Random(f"votes {seed}")
         return (problem.draw_admitted(rng) for _ in range(DRAWS * self.first))
 
-    def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> Sums | None:
-        """Of the members that tell the steps apart, as quantiles of N(0, 1), on the steps that have all of them."""
+    def _fit(self, problem: Problem, steps: Sequence[VotedStep]) -> tuple[tuple[str, ...], Sums] | None:
+        """The members that tell the steps apart, as quantiles of N(0, 1), on the steps that have all of them."""
         columns = columns_of([step.properties for step in steps])
-        members = rank(columns, CHOOSERS).members
+        members = rank(columns, CHOOSERS, _random(steps)).members
         table = np.array([member.sign * columns[member.metric] for member in members])
         rows = np.flatnonzero(~np.isnan(table).any(axis=0)) if len(members) else np.array([], dtype=int)
         if len(rows) < 2:
             return None
         Z = np.array([gaussianised(row) for row in table[:, rows]])
         X = design(problem, [steps[row].architecture for row in rows], **DESIGN)
-        return regress(X, Z, self.ridge)
+        return tuple(member.metric for member in members), regress(X, Z, self.ridge)
 
     def _predicted(self, problem: Problem, fit: Sums, steps: Sequence[VotedStep]) -> Iterator[Architecture]:
         """The best predicted first, as far as climbing and looking around finds them."""
@@ -289,15 +289,19 @@ def climbed(
     return [arch for _, arch in sorted(found)]
 
 
-def ranking(measured: Sequence[Properties], random: Sequence[bool]) -> Ranking:
+def ranking(measured: Sequence[Properties], among: np.ndarray) -> Ranking:
     """Of everything that was measured, goals by their shares of the random ones."""
-    return rank(columns_of(measured), CHOOSERS, np.array(random, bool))
+    return rank(columns_of(measured), CHOOSERS, among)
 
 
 def columns_of(measured: Sequence[Properties]) -> dict[str, np.ndarray]:
     """Member by member, all as logarithms, which naswot is; NaN where a value does not exist."""
     columns = {m.metric: np.array([getattr(its, m.metric) for its in measured], float) for m in CHOOSERS}
     return {name: column if name == "naswot" else _log(column) for name, column in columns.items()}
+
+
+def _random(steps: Sequence[VotedStep]) -> np.ndarray:
+    return np.array([step.round == 0 for step in steps], bool)
 
 
 def _log(values: np.ndarray) -> np.ndarray:
@@ -349,10 +353,10 @@ class VotedRestarts(Restarts):
 
     def objectives(self, steps: Sequence[SearchStep]) -> list[tuple[float, ...]]:
         """The mean log-share of each finalist on each draw."""
-        beside = of_kind(VotedStep, steps)
+        beside = list(of_kind(VotedStep, steps))
         own = [final.properties for final in of_kind(VotedFinalist, steps)]
         finals = list(chain.from_iterable(own))
-        random = [step.round == 0 for step in beside] + [False] * len(finals)
-        values = ranking([*(step.properties for step in beside), *finals], random).values[len(beside) :]
+        among = np.append(_random(beside), np.zeros(len(finals), bool))
+        values = ranking([*(step.properties for step in beside), *finals], among).values[len(beside) :]
         ends = np.cumsum([len(draws) for draws in own])
         return [tuple(map(float, part)) for part in np.split(values, ends[:-1])]
