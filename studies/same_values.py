@@ -4,7 +4,7 @@ python -m studies.same_values --data ../shared/data
 
 `values/` has, from commit d569041, the metrics of 60 seeded architectures of every space in float32 and float64, the
 steps of searches, the derivatives of one-shot networks, and searches on published tables (the robust hybrid has become
-another search since; its runs are from the commit that gave it the ranking's members). The table prints how many are
+another search since; its runs are those of the present one). The table prints how many are
 equal to the bit and the largest relative difference of the others. What is computed in float64 may differ by 1e-6, what
 is computed in float32 by 1e-4, traces of nasi-fit's steps by 8e-3, one-shot networks in float32 by 0.1; beyond that the
 command fails. Metrics in float32 are compared by how far they are off float64's: one whose error is of the order of the
