@@ -604,7 +604,9 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, default=Path("docs/results"))
     parser.add_argument("--only", choices=DATA, nargs="+", default=DATA, help="these data sets")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=SUPERNET["epochs"], help="of the shared network, but on digits")
     asked = parser.parse_args()
+    SUPERNET["epochs"] = asked.epochs
     if asked.what == "run":
         run(asked.data, asked.out, asked.only, asked.seeds)
     elif asked.what == "page":
