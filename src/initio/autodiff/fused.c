@@ -62,13 +62,13 @@ static void pad_image(const float *from, float *to, long H, long W, long C, long
     }
 OUTER(6, 2, 8) OUTER(4, 2, 8) OUTER(2, 2, 8) OUTER(8, 1, 8) OUTER(16, 1, 16) OUTER(8, 1, 16)
 
-/* Σ_p δ(p) x(p)ᵀ over `rows` rows of Wo positions: G (Co, Ci), added to or written at first. */
+/* Σ_p δ(p) x(p)ᵀ over `rows` rows of Wo positions: G (outputs, Ci), added to or written at first; δ is Co wide. */
 static void outer_block(const float *x, const float *d, float *G, long rows, long Wo, long Ci, long Co, long xrow, long step,
-                        int first)
+                        long outputs, int first)
 {
     for (long ci = 0; ci + 16 <= Ci; ci += 16)
-        for (long co = 0; co < Co;) {
-            const long left = Co - co, q = WIDE ? (left >= 16 ? 16 : 8) : left >= 6 ? 6 : left >= 4 ? 4 : 2;
+        for (long co = 0; co < outputs;) {
+            const long left = outputs - co, q = WIDE ? (left >= 16 ? 16 : 8) : left >= 6 ? 6 : left >= 4 ? 4 : 2;
             float *to = G + co * Ci + ci;
             if (q == 16) outer_16_1_16(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
             else if (q == 8) outer_8_1_16(x + ci, d + co, to, rows, Wo, Ci, Co, xrow, step, first);
@@ -78,7 +78,7 @@ static void outer_block(const float *x, const float *d, float *G, long rows, lon
             co += q;
         }
     if (Ci % 16) /* the last eight */
-        for (long co = 0; co < Co; co += 8)
+        for (long co = 0; co < outputs; co += 8)
             outer_8_1_8(x + Ci - 8, d + co, G + co * Ci + Ci - 8, rows, Wo, Ci, Co, xrow, step, first);
 }
 
@@ -104,7 +104,7 @@ int outer(const float *x, const float *d, float *G, long m, long H, long W, long
         for (long h = 0; h < Ho; h += block)
             for (long k = 0; k < KH * KW; k++)
                 outer_block(image + (h * sh + (k / KW) * dh) * row + (k % KW) * dw * Ci, delta + h * Wo * Co, g + k * Co * Ci,
-                            Ho - h < block ? Ho - h : block, Wo, Ci, Co, sh * row, sw * Ci, h == 0 && first);
+                            Ho - h < block ? Ho - h : block, Wo, Ci, Co, sh * row, sw * Ci, Co, h == 0 && first);
     }
     free(scratch);
     return 0;
@@ -218,107 +218,138 @@ int depthwise(const float *x, const float *w, float *out, long m, long H, long W
     return 0;
 }
 
-/* --- 3x3 kernels, stride 1, padding 1, by Winograd's F(2x2, 3x3): 16 products in the place of 36 for four outputs.
+/* --- 3x3 kernels, stride 1, padding 1, by Winograd's F(4x4, 3x3): 36 products in the place of 144 for sixteen outputs.
  *
- *     y = Aᵀ[(G w Gᵀ) ∘ (Bᵀ d B)]A      for a tile of 2x2 outputs y and the 4x4 inputs d around it
+ *     y = Aᵀ[(G w Gᵀ) ∘ (Bᵀ d B)]A      for a tile of 4x4 outputs y and the 6x6 inputs d around it
  *     ∂L/∂w = Gᵀ[(A δ Aᵀ) ∘ (Bᵀ d B)]G  for the gradient δ of y
  *
- * The 16 places of a tile's transform are `spots`; for each of them the sum over channels is a matrix product. Tiles of
- * all samples are counted through, and handled some at a time, so that what is between stays in the cache. */
+ * The points are 0, ±a, ±b and ∞ with a² = 1/2 and b² = 2, which round three times as finely as 1 and 2 would: an output is
+ * then as far from the exact one as the sum of ten times as many products in float. The 36 places of a tile's transform are
+ * `spots`; for each of them the sum over channels is a matrix product. Tiles of all samples are counted through, and
+ * handled some at a time, so that what is between stays in the cache. */
 
-enum { TILES = 24, ROWS = 12, GAP = 16 }; /* tiles at a time, which ROWS divides; GAP spreads spots over the cache */
+enum { TILE = 4, SIDE = TILE + 2, SPOTS = SIDE * SIDE };
+enum { TILES = 36, ROWS = 12, GAP = 16 }; /* tiles at a time, which ROWS divides; GAP spreads spots over the cache */
+static const float POINT_A = 0.70710678118654752f, POINT_B = 1.41421356237309505f;
 
-typedef struct { const float *image, *zero; long H, W, C, n, top, left; } Walk; /* over the tiles of all samples */
+typedef struct { const float *image, *zeros; long H, W, C, n, top, left; } Walk; /* over the tiles of all samples */
+typedef struct { const float *row[SIDE]; long from, to; } Tile; /* columns `from` up to `to` are inside of the image */
 
-/* The addresses of `side` x `side` positions, from `before` above and left of the tile's outputs; then the next tile. */
-static inline void step_on(Walk *walk, const int side, const int before, const float **at)
+/* `side` x `side` positions from `before` above and left of the tile's outputs; rows outside are zeros. */
+static inline Tile seen(const Walk *walk, const int side, const int before)
 {
-    const long H = walk->H, W = walk->W, C = walk->C, top = walk->top - before, left = walk->left - before;
-    const float *corner = walk->image + ((walk->n * H + top) * W + left) * C;
-    if (top >= 0 && left >= 0 && top + side <= H && left + side <= W)
-        for (int i = 0; i < side; i++)
-            for (int j = 0; j < side; j++) at[i * side + j] = corner + (i * W + j) * C;
-    else
-        for (int i = 0; i < side; i++)
-            for (int j = 0; j < side; j++) {
-                const int inside = top + i >= 0 && top + i < H && left + j >= 0 && left + j < W;
-                at[i * side + j] = inside ? corner + (i * W + j) * C : walk->zero;
-            }
-    walk->left += 2;
-    if (walk->left >= W) walk->left = 0, walk->top += 2;
-    if (walk->top >= H) walk->top = 0, walk->n++;
+    const long W = walk->W, C = walk->C, left = walk->left - before;
+    Tile tile = {{0}, left < 0 ? -left : 0, W - left < side ? W - left : side};
+    for (int i = 0; i < side; i++) {
+        const long h = walk->top - before + i;
+        tile.row[i] = h >= 0 && h < walk->H ? walk->image + ((walk->n * walk->H + h) * W + left) * C : walk->zeros;
+    }
+    return tile;
 }
 
-/* Bᵀ d B of one tile from channel c on, spots apart by `apart`. */
-#define SPREAD_INPUT(L)                                                                                        \
-    static inline void spread_input_##L(const float **at, float *to, long c, long apart)                       \
+static inline void step_on(Walk *walk)
+{
+    walk->left += TILE;
+    if (walk->left >= walk->W) walk->left = 0, walk->top += TILE;
+    if (walk->top >= walk->H) walk->top = 0, walk->n++;
+}
+
+/* One column of a transform, of vectors with L lanes: Bᵀ d, A δ, Aᵀ y, G w and Gᵀ s. */
+#define COLUMNS(L)                                                                                             \
+    static inline void column_input_##L(const v##L *d, v##L *t)                                                \
     {                                                                                                          \
-        v##L t[16];                                                                                            \
-        for (int j = 0; j < 4; j++) {                                                                          \
-            const v##L d0 = *(const v##L *)(at[j] + c), d1 = *(const v##L *)(at[4 + j] + c);                   \
-            const v##L d2 = *(const v##L *)(at[8 + j] + c), d3 = *(const v##L *)(at[12 + j] + c);              \
-            t[j] = d0 - d2, t[4 + j] = d1 + d2, t[8 + j] = d2 - d1, t[12 + j] = d1 - d3;                       \
+        const v##L even_a = d[4] - 2 * d[2], odd_a = POINT_A * (d[3] - 2 * d[1]);                              \
+        const v##L even_b = d[4] - 0.5f * d[2], odd_b = POINT_B * (d[3] - 0.5f * d[1]);                        \
+        t[0] = d[0] + d[4] - 2.5f * d[2];                                                                      \
+        t[1] = even_a + odd_a, t[2] = even_a - odd_a, t[3] = even_b + odd_b, t[4] = even_b - odd_b;            \
+        t[5] = d[1] + d[5] - 2.5f * d[3];                                                                      \
+    }                                                                                                          \
+    static inline void column_spread_##L(const v##L *d, v##L *t)                                               \
+    {                                                                                                          \
+        const v##L even_a = d[0] + 0.5f * d[2], odd_a = POINT_A * (d[1] + 0.5f * d[3]);                        \
+        const v##L even_b = d[0] + 2 * d[2], odd_b = POINT_B * (d[1] + 2 * d[3]);                              \
+        t[0] = d[0], t[5] = d[3];                                                                              \
+        t[1] = even_a + odd_a, t[2] = even_a - odd_a, t[3] = even_b + odd_b, t[4] = even_b - odd_b;            \
+    }                                                                                                          \
+    static inline void column_output_##L(const v##L *t, v##L *y)                                               \
+    {                                                                                                          \
+        const v##L even_a = t[1] + t[2], odd_a = POINT_A * (t[1] - t[2]);                                      \
+        const v##L even_b = t[3] + t[4], odd_b = POINT_B * (t[3] - t[4]);                                      \
+        y[0] = t[0] + even_a + even_b, y[1] = odd_a + odd_b;                                                   \
+        y[2] = 0.5f * even_a + 2 * even_b, y[3] = 0.5f * odd_a + 2 * odd_b + t[5];                             \
+    }                                                                                                          \
+    static inline void column_weights_##L(const v##L *w, v##L *t)                                              \
+    {                                                                                                          \
+        const v##L even_a = (2 * w[0] + w[2]) * (-1 / 3.0f), odd_a = w[1] * (-2 / 3.0f * POINT_A);             \
+        const v##L even_b = (w[0] + 2 * w[2]) * (1 / 6.0f), odd_b = w[1] * (POINT_B / 6);                      \
+        t[0] = w[0], t[5] = w[2];                                                                              \
+        t[1] = even_a + odd_a, t[2] = even_a - odd_a, t[3] = even_b + odd_b, t[4] = even_b - odd_b;            \
+    }                                                                                                          \
+    static inline void column_gradient_##L(const v##L *s, v##L *w)                                             \
+    {                                                                                                          \
+        const v##L even_a = (s[1] + s[2]) * (-1 / 3.0f), even_b = (s[3] + s[4]) * (1 / 6.0f);                  \
+        w[0] = s[0] + 2 * even_a + even_b, w[2] = s[5] + even_a + 2 * even_b;                                  \
+        w[1] = (s[1] - s[2]) * (-2 / 3.0f * POINT_A) + (s[3] - s[4]) * (POINT_B / 6);                          \
+    }
+COLUMNS(8) COLUMNS(16)
+
+/* Bᵀ d B of a tile with SIDE x SIDE inputs, or A δ Aᵀ of one with TILE x TILE: L channels, spots apart by `apart`. */
+#define SPREAD(NAME, COLUMN, N, L)                                                                             \
+    static inline void NAME##_##L(const Tile *tile, float *to, long c, long C, long apart)                     \
+    {                                                                                                          \
+        v##L t[SIDE][N], in[N], out[SIDE];                                                                     \
+        for (int j = 0; j < N; j++) {                                                                          \
+            const int inside = j >= tile->from && j < tile->to;                                                \
+            for (int i = 0; i < N; i++) in[i] = inside ? *(const v##L *)(tile->row[i] + j * C + c) : (v##L){0}; \
+            COLUMN##_##L(in, out);                                                                             \
+            for (int i = 0; i < SIDE; i++) t[i][j] = out[i];                                                   \
         }                                                                                                      \
-        for (int i = 0; i < 4; i++) {                                                                          \
-            float *row = to + 4 * i * apart + c;                                                               \
-            *(v##L *)row = t[4 * i] - t[4 * i + 2];                                                            \
-            *(v##L *)(row + apart) = t[4 * i + 1] + t[4 * i + 2];                                              \
-            *(v##L *)(row + 2 * apart) = t[4 * i + 2] - t[4 * i + 1];                                          \
-            *(v##L *)(row + 3 * apart) = t[4 * i + 1] - t[4 * i + 3];                                          \
+        for (int i = 0; i < SIDE; i++) {                                                                       \
+            COLUMN##_##L(t[i], out);                                                                           \
+            for (int j = 0; j < SIDE; j++) *(v##L *)(to + (i * SIDE + j) * apart + c) = out[j];                \
         }                                                                                                      \
     }
-SPREAD_INPUT(8) SPREAD_INPUT(16)
+SPREAD(spread_input, column_input, SIDE, 8) SPREAD(spread_input, column_input, SIDE, 16)
+SPREAD(spread_output, column_spread, TILE, 8) SPREAD(spread_output, column_spread, TILE, 16)
 
-static inline void spread_input(const float **at, float *to, long C, long apart)
+/* The next tile's inputs, or outputs, spread. */
+static inline void spread(Walk *walk, float *to, long apart, const int outputs)
 {
-    long c = 0;
-    for (; WIDE && c + 16 <= C; c += 16) spread_input_16(at, to, c, apart);
-    for (; c < C; c += 8) spread_input_8(at, to, c, apart);
-}
-
-/* A δ Aᵀ of one tile. */
-#define SPREAD_OUTPUT(L)                                                                                       \
-    static inline void spread_output_##L(const float **at, float *to, long c, long apart)                      \
-    {                                                                                                          \
-        v##L t[8];                                                                                             \
-        for (int j = 0; j < 2; j++) {                                                                          \
-            const v##L d0 = *(const v##L *)(at[j] + c), d1 = *(const v##L *)(at[2 + j] + c);                   \
-            t[j] = d0, t[2 + j] = d0 + d1, t[4 + j] = d0 - d1, t[6 + j] = -d1;                                 \
-        }                                                                                                      \
-        for (int i = 0; i < 4; i++) {                                                                          \
-            float *row = to + 4 * i * apart + c;                                                               \
-            *(v##L *)row = t[2 * i];                                                                           \
-            *(v##L *)(row + apart) = t[2 * i] + t[2 * i + 1];                                                  \
-            *(v##L *)(row + 2 * apart) = t[2 * i] - t[2 * i + 1];                                              \
-            *(v##L *)(row + 3 * apart) = -t[2 * i + 1];                                                        \
-        }                                                                                                      \
+    const Tile tile = outputs ? seen(walk, TILE, 0) : seen(walk, SIDE, 1);
+    const long C = walk->C;
+    for (long c = 0; c < C;) {
+        const int lanes = WIDE && c + 16 <= C ? 16 : 8;
+        if (outputs && lanes == 16) spread_output_16(&tile, to, c, C, apart);
+        else if (outputs) spread_output_8(&tile, to, c, C, apart);
+        else if (lanes == 16) spread_input_16(&tile, to, c, C, apart);
+        else spread_input_8(&tile, to, c, C, apart);
+        c += lanes;
     }
-SPREAD_OUTPUT(8) SPREAD_OUTPUT(16)
-
-static inline void spread_output(const float **at, float *to, long C, long apart)
-{
-    long c = 0;
-    for (; WIDE && c + 16 <= C; c += 16) spread_output_16(at, to, c, apart);
-    for (; c < C; c += 8) spread_output_8(at, to, c, apart);
+    step_on(walk);
 }
 
-/* G w Gᵀ of all weights (Co, 3, 3, Ci): U (16, in, out); those of the transposed map with the kernel turned round. */
-static void spread_weights(const float *w, float *U, long Ci, long Co, int transposed)
+/* G w Gᵀ of all weights (Co, 3, 3, Ci): U (36, in, out), spots `apart`; the transposed map's have the kernel turned round. */
+static void spread_weights(const float *w, float *U, long Ci, long Co, long apart, int transposed)
 {
     for (long co = 0; co < Co; co++)
-        for (long ci = 0; ci < Ci; ci++) {
-            float t[4][3];
+        for (long ci = 0; ci < Ci; ci += 8) {
+            v8 t[SIDE][3], in[3], out[SIDE];
             for (int j = 0; j < 3; j++) {
-                float k[3];
-                for (int i = 0; i < 3; i++) k[i] = w[((co * 3 + (transposed ? 2 - i : i)) * 3 + (transposed ? 2 - j : j)) * Ci + ci];
-                const float ends = 0.5f * (k[0] + k[2]), middle = 0.5f * k[1];
-                t[0][j] = k[0], t[1][j] = ends + middle, t[2][j] = ends - middle, t[3][j] = k[2];
+                for (int i = 0; i < 3; i++) {
+                    const long k = transposed ? (2 - i) * 3 + 2 - j : i * 3 + j;
+                    in[i] = *(const v8 *)(w + (co * 9 + k) * Ci + ci);
+                }
+                column_weights_8(in, out);
+                for (int i = 0; i < SIDE; i++) t[i][j] = out[i];
             }
-            float *to = U + (transposed ? co * Ci + ci : ci * Co + co);
-            for (int i = 0; i < 4; i++) {
-                const float ends = 0.5f * (t[i][0] + t[i][2]), middle = 0.5f * t[i][1];
-                to[(4 * i) * Ci * Co] = t[i][0], to[(4 * i + 1) * Ci * Co] = ends + middle;
-                to[(4 * i + 2) * Ci * Co] = ends - middle, to[(4 * i + 3) * Ci * Co] = t[i][2];
+            for (int i = 0; i < SIDE; i++) {
+                column_weights_8(t[i], out);
+                for (int j = 0; j < SIDE; j++) {
+                    float *to = U + (i * SIDE + j) * apart;
+                    if (transposed) *(v8 *)(to + co * Ci + ci) = out[j];
+                    else
+                        for (int l = 0; l < 8; l++) to[(ci + l) * Co + co] = out[j][l];
+                }
             }
         }
 }
@@ -381,108 +412,113 @@ int pointwise(const float *x, const float *w, const float *more, float *out, lon
     return 0;
 }
 
-/* Aᵀ y A of one tile, plus `more`, to those of its four positions that are there. */
-#define GATHER_OUTPUT(L)                                                                                       \
-    static inline void gather_output_##L(const float *Y, const float **at, const float *out_image, float *out, \
-                                         const float *more, long c, long apart)                                \
+/* Aᵀ y A of one tile, plus `more`, to those of its positions that are there; L channels. */
+#define GATHER(L)                                                                                              \
+    static inline void gather_##L(const float *Y, float *to, const float *more, long c, long C, long W, long high, long wide, \
+                                  long apart)                                                                  \
     {                                                                                                          \
-        v##L r[8];                                                                                             \
-        for (int j = 0; j < 4; j++) {                                                                          \
-            const float *y = Y + c + j * apart;                                                                \
-            const v##L y0 = *(const v##L *)y, y1 = *(const v##L *)(y + 4 * apart);                             \
-            const v##L y2 = *(const v##L *)(y + 8 * apart), y3 = *(const v##L *)(y + 12 * apart);              \
-            r[j] = y0 + y1 + y2, r[4 + j] = y1 - y2 - y3;                                                      \
+        v##L r[TILE][SIDE], in[SIDE], y[TILE];                                                                 \
+        for (int j = 0; j < SIDE; j++) {                                                                       \
+            for (int i = 0; i < SIDE; i++) in[i] = *(const v##L *)(Y + c + (i * SIDE + j) * apart);            \
+            column_output_##L(in, y);                                                                          \
+            for (int i = 0; i < TILE; i++) r[i][j] = y[i];                                                     \
         }                                                                                                      \
-        for (int i = 0; i < 4; i++) {                                                                          \
-            if (!at[i]) continue;                                                                              \
-            const v##L *q = r + i / 2 * 4;                                                                     \
-            const long to = at[i] - out_image + c;                                                             \
-            v##L value = i % 2 ? q[1] - q[2] - q[3] : q[0] + q[1] + q[2];                                      \
-            if (more) value += *(const v##L *)(more + to);                                                     \
-            *(v##L *)(out + to) = value;                                                                       \
+        for (int i = 0; i < TILE && i < high; i++) {                                                           \
+            column_output_##L(r[i], y);                                                                        \
+            for (int j = 0; j < TILE && j < wide; j++) {                                                       \
+                const long at = (i * W + j) * C + c;                                                           \
+                if (more) y[j] += *(const v##L *)(more + at);                                                  \
+                *(v##L *)(to + at) = y[j];                                                                     \
+            }                                                                                                  \
         }                                                                                                      \
     }
-GATHER_OUTPUT(8) GATHER_OUTPUT(16)
+GATHER(8) GATHER(16)
 
-static inline void gather_output(const float *Y, const float **at, const float *out_image, float *out, const float *more, long C,
-                                 long apart)
+/* The next tile of `out`. */
+static inline void gather(Walk *walk, const float *Y, float *out, const float *more, long apart)
 {
+    const long C = walk->C, W = walk->W, high = walk->H - walk->top, wide = W - walk->left;
+    const long at = ((walk->n * walk->H + walk->top) * W + walk->left) * C;
     long c = 0;
-    for (; WIDE && c + 16 <= C; c += 16) gather_output_16(Y, at, out_image, out, more, c, apart);
-    for (; c < C; c += 8) gather_output_8(Y, at, out_image, out, more, c, apart);
+    for (; WIDE && c + 16 <= C; c += 16) gather_16(Y, out + at, more ? more + at : NULL, c, C, W, high, wide, apart);
+    for (; c < C; c += 8) gather_8(Y, out + at, more ? more + at : NULL, c, C, W, high, wide, apart);
+    step_on(walk);
 }
+
+static long tiles_of(long side) { return (side + TILE - 1) / TILE; }
 
 /* out = w ∗ x, or wᵀ ∗ x if `transposed`, plus `more` if there is any; x has I channels, out has O. */
 int convolve(const float *x, const float *w, const float *more, float *out, long m, long H, long W, long I, long O, long transposed)
 {
-    const long all = m * ((H + 1) / 2) * ((W + 1) / 2), of_V = TILES * I + GAP, of_Y = TILES * O + GAP;
-    float *U = calloc(16 * (I * O + of_V + of_Y) + I, sizeof(float));
+    const long all = m * tiles_of(H) * tiles_of(W), of_V = TILES * I + GAP, of_Y = TILES * O + GAP, of_U = I * O + GAP;
+    float *U = malloc((SPOTS * (of_U + of_V + of_Y) + SIDE * I) * sizeof(float));
     if (!U) return 1;
-    float *V = U + 16 * I * O, *Y = V + 16 * of_V;
-    Walk in = {x, Y + 16 * of_Y, H, W, I, 0, 0, 0}, to = {out, NULL, H, W, O, 0, 0, 0};
-    if (transposed) spread_weights(w, U, O, I, 1);
-    else spread_weights(w, U, I, O, 0);
+    float *V = U + SPOTS * of_U, *Y = V + SPOTS * of_V, *zeros = memset(Y + SPOTS * of_Y, 0, SIDE * I * sizeof(float));
+    Walk in = {x, zeros, H, W, I, 0, 0, 0}, to = {out, NULL, H, W, O, 0, 0, 0};
+    if (transposed) spread_weights(w, U, O, I, of_U, 1);
+    else spread_weights(w, U, I, O, of_U, 0);
     for (long start = 0; start < all; start += TILES) {
         const long tiles = all - start < TILES ? all - start : TILES, rows = (tiles + ROWS - 1) / ROWS * ROWS;
-        const float *at[16];
-        for (long t = 0; t < tiles; t++) {
-            step_on(&in, 4, 1, at);
-            spread_input(at, V + t * I, I, of_V);
-        }
-        for (long s = 0; s < 16; s++) product(V + s * of_V, U + s * I * O, Y + s * of_Y, rows, I, O);
-        for (long t = 0; t < tiles; t++) {
-            step_on(&to, 2, 0, at);
-            gather_output(Y + t * O, at, out, out, more, O, of_Y);
-        }
+        for (long t = 0; t < tiles; t++) spread(&in, V + t * I, of_V, 0);
+        for (long s = 0; s < SPOTS; s++) product(V + s * of_V, U + s * of_U, Y + s * of_Y, rows, I, O);
+        for (long t = 0; t < tiles; t++) gather(&to, Y + t * O, out, more, of_Y);
     }
     free(U);
     return 0;
 }
 
-/* Gᵀ S G for all weights: S (16, Co, Ci) to G (3, 3, Co, Ci). */
-static void gather_weights(const float *S, float *G, long size)
-{
-    for (long c = 0; c < size; c += 8) {
-        v8 t[12];
-        for (int j = 0; j < 4; j++) {
-            const v8 s0 = *(const v8 *)(S + j * size + c), s1 = *(const v8 *)(S + (4 + j) * size + c);
-            const v8 s2 = *(const v8 *)(S + (8 + j) * size + c), s3 = *(const v8 *)(S + (12 + j) * size + c);
-            const v8 sum = splat(0.5f) * (s1 + s2);
-            t[j] = s0 + sum, t[4 + j] = splat(0.5f) * (s1 - s2), t[8 + j] = sum + s3;
-        }
-        for (int i = 0; i < 3; i++) {
-            const v8 *q = t + 4 * i, sum = splat(0.5f) * (q[1] + q[2]);
-            *(v8 *)(G + 3 * i * size + c) = q[0] + sum;
-            *(v8 *)(G + (3 * i + 1) * size + c) = splat(0.5f) * (q[1] - q[2]);
-            *(v8 *)(G + (3 * i + 2) * size + c) = sum + q[3];
-        }
+/* Gᵀ S G for L weights, spots of S `apart`, to kernel positions of G that are `size` apart, or added to them. */
+#define GATHER_WEIGHTS(L)                                                                                      \
+    static inline void gather_weights_##L(const float *S, long apart, float *G, long size, int add)            \
+    {                                                                                                          \
+        v##L t[3][SIDE], in[SIDE], out[3];                                                                     \
+        for (int j = 0; j < SIDE; j++) {                                                                       \
+            for (int i = 0; i < SIDE; i++) in[i] = *(const v##L *)(S + (i * SIDE + j) * apart);                \
+            column_gradient_##L(in, out);                                                                      \
+            for (int i = 0; i < 3; i++) t[i][j] = out[i];                                                      \
+        }                                                                                                      \
+        for (int i = 0; i < 3; i++) {                                                                          \
+            column_gradient_##L(t[i], out);                                                                    \
+            for (int j = 0; j < 3; j++) {                                                                      \
+                float *to = G + (3 * i + j) * size;                                                            \
+                if (add) out[j] += *(const v##L *)to;                                                          \
+                *(v##L *)to = out[j];                                                                          \
+            }                                                                                                  \
+        }                                                                                                      \
     }
+GATHER_WEIGHTS(8) GATHER_WEIGHTS(16)
+
+static void gather_weights(const float *S, long apart, float *G, long count, long size, int add)
+{
+    long c = 0;
+    for (; WIDE && c + 16 <= count; c += 16) gather_weights_16(S + c, apart, G + c, size, add);
+    for (; c < count; c += 8) gather_weights_8(S + c, apart, G + c, size, add);
 }
 
-/* The same as `outer` for such kernels: G (parts, 3, 3, Co, Ci). */
-int outer_tiles(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long parts)
+/* The same as `outer` for such kernels: G (parts, 3, 3, Co, Ci), or the sum over the parts, (3, 3, Co, Ci), if `together`.
+ * Where a part is few tiles, most of the work is to read and write S: some output channels at a time stay in the cache. */
+int outer_tiles(const float *x, const float *d, float *G, long m, long H, long W, long Ci, long Co, long parts, long together)
 {
-    const long sample = ((H + 1) / 2) * ((W + 1) / 2), size = Co * Ci, most = Ci > Co ? Ci : Co;
+    const long sample = tiles_of(H) * tiles_of(W), size = Co * Ci, most = Ci > Co ? Ci : Co;
     const long of_V = TILES * Ci + GAP, of_D = TILES * Co + GAP;
-    float *S = calloc(16 * (size + of_V + of_D) + most, sizeof(float));
+    float *S = malloc((SPOTS * (size + GAP + of_V + of_D) + SIDE * most) * sizeof(float));
     if (!S) return 1;
-    float *V = S + 16 * size, *D = V + 16 * of_V, *zero = D + 16 * of_D;
-    Walk in = {x, zero, H, W, Ci, 0, 0, 0}, of = {d, zero, H, W, Co, 0, 0, 0};
+    float *V = S + SPOTS * (size + GAP), *D = V + SPOTS * of_V, *zeros = memset(D + SPOTS * of_D, 0, SIDE * most * sizeof(float));
+    Walk in = {x, zeros, H, W, Ci, 0, 0, 0}, of = {d, zeros, H, W, Co, 0, 0, 0};
     for (long part = 0; part < parts; part++) {
         const long begin = m * part / parts * sample, end = m * (part + 1) / parts * sample;
+        const long block = end - begin <= TILES ? 16 : Co;
         for (long start = begin; start < end; start += TILES) {
             const long tiles = end - start < TILES ? end - start : TILES;
-            const float *at[16];
-            for (long t = 0; t < tiles; t++) {
-                step_on(&in, 4, 1, at);
-                spread_input(at, V + t * Ci, Ci, of_V);
-                step_on(&of, 2, 0, at);
-                spread_output(at, D + t * Co, Co, of_D);
+            for (long t = 0; t < tiles; t++) spread(&in, V + t * Ci, of_V, 0), spread(&of, D + t * Co, of_D, 1);
+            for (long co = 0; co < Co; co += block) {
+                const long n = Co - co < block ? Co - co : block, of_S = n * Ci + GAP;
+                for (long s = 0; s < SPOTS; s++)
+                    outer_block(V + s * of_V, D + s * of_D + co, S + s * of_S, 1, tiles, Ci, Co, 0, Ci, n, start == begin);
+                if (end - start <= TILES)
+                    gather_weights(S, of_S, G + (together ? 0 : part * 9 * size) + co * Ci, n * Ci, size, together && part);
             }
-            for (long s = 0; s < 16; s++)
-                outer_block(V + s * of_V, D + s * of_D, S + s * size, 1, tiles, Ci, Co, 0, Ci, start == begin);
         }
-        gather_weights(S, G + part * 9 * size, size);
     }
     free(S);
     return 0;
@@ -502,18 +538,37 @@ static Window window(long o, long side, long k, long stride, long pad, long with
     return (Window){from, to, 1.0f / (float)(with_padding ? whole : to - from)};
 }
 
-/* out (n, C) = share_j Σ_k line_(j step + k) for every j < n. */
-static inline void slide(const float *line, float *out, const Window *columns, const int scaled, long n, long C, long K, long step)
-{
-    for (long j = 0; j < n; j++)
-        for (long c = 0; c < C; c += 8) {
-            const float *from = line + j * step * C + c;
-            v8 sum = *(const v8 *)from;
-            for (long k = 1; k < K; k++) sum += *(const v8 *)(from + k * C);
-            if (scaled) sum *= splat(columns[j].share);
-            *(v8 *)(out + j * C + c) = sum;
-        }
-}
+/* One row of x, `wide` positions times their shares (all alike: `down`), to places of `line` that are `apart`, or added there. */
+#define LAY_ROW(L)                                                                                             \
+    static inline void lay_row_##L(const float *row, float *line, const Window *columns, float down, long wide, long C, \
+                                   long apart, const int add)                                                  \
+    {                                                                                                          \
+        for (long w = 0; w < wide; w++) {                                                                      \
+            const float share = columns ? down * columns[w].share : down;                                      \
+            float *to = line + w * apart * C;                                                                  \
+            for (long c = 0; c < C; c += L) {                                                                  \
+                v##L value = share * *(const v##L *)(row + w * C + c);                                         \
+                if (add) value += *(v##L *)(to + c);                                                           \
+                *(v##L *)(to + c) = value;                                                                     \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+LAY_ROW(8) LAY_ROW(16)
+
+/* out (n, C) = share_j Σ_k line_(j step + k) for every j < n; without columns every share is one. */
+#define SLIDE(L)                                                                                               \
+    static inline void slide_##L(const float *line, float *out, const Window *columns, long n, long C, const long K, long step) \
+    {                                                                                                          \
+        for (long j = 0; j < n; j++)                                                                           \
+            for (long c = 0; c < C; c += L) {                                                                  \
+                const float *from = line + j * step * C + c;                                                   \
+                v##L sum = *(const v##L *)from;                                                                \
+                for (long k = 1; k < K; k++) sum += *(const v##L *)(from + k * C);                             \
+                if (columns) sum *= columns[j].share;                                                          \
+                *(v##L *)(out + j * C + c) = sum;                                                              \
+            }                                                                                                  \
+    }
+SLIDE(8) SLIDE(16)
 
 /* Means over windows: x (m, H, W, C) to out (m, Ho, Wo, C); `back` is the transposed map, from x (m, Ho, Wo, C).
  * Rows are added up into a line that has zeros around it, and along the line a window slides. */
@@ -522,6 +577,8 @@ int pool(const float *x, float *out, long m, long H, long W, long C, long Ho, lo
 {
     const long length = (back ? W + KW - 1 : W + 2 * pw) * C, n_in = back ? Ho : H, wide = back ? Wo : W;
     const long high = back ? H : Ho, first = back ? KW - 1 - pw : pw, apart = back ? sw : 1;
+    const long outputs = back ? W : Wo, step = back ? 1 : sw;
+    const int wider = WIDE && C % 16 == 0;
     float *line = calloc(length, sizeof(float));
     Window *columns = malloc(Wo * sizeof(Window));
     if (!line || !columns) {
@@ -536,22 +593,15 @@ int pool(const float *x, float *out, long m, long H, long W, long C, long Ho, lo
                 const long o = back ? h : r, q = back ? r : h;
                 if (q < o * sh - ph || q >= o * sh - ph + KH) continue;
                 const float down = window(o, H, KH, sh, ph, with_padding).share, *row = x + (n * n_in + h) * wide * C;
-                for (long w = 0; w < wide; w++) {
-                    const v8 share = splat(back ? down * columns[w].share : down);
-                    float *to = line + (first + w * apart) * C;
-                    for (long c = 0; c < C; c += 8) {
-                        v8 value = share * *(const v8 *)(row + w * C + c);
-                        if (begun) value += *(v8 *)(to + c);
-                        *(v8 *)(to + c) = value;
-                    }
-                }
+                if (wider) lay_row_16(row, line + first * C, back ? columns : NULL, down, wide, C, apart, begun);
+                else lay_row_8(row, line + first * C, back ? columns : NULL, down, wide, C, apart, begun);
                 begun = 1;
             }
-            float *to = out + (n * high + r) * (back ? W : Wo) * C;
-            if (!begun) memset(to, 0, (back ? W : Wo) * C * sizeof(float));
-            else if (back) slide(line, to, columns, 0, W, C, KW, 1);
-            else if (KW == 3) slide(line, to, columns, 1, Wo, C, 3, sw);
-            else slide(line, to, columns, 1, Wo, C, KW, sw);
+            float *to = out + (n * high + r) * outputs * C;
+            if (!begun) memset(to, 0, outputs * C * sizeof(float));
+            else if (wider && KW == 3) slide_16(line, to, back ? NULL : columns, outputs, C, 3, step);
+            else if (wider) slide_16(line, to, back ? NULL : columns, outputs, C, KW, step);
+            else slide_8(line, to, back ? NULL : columns, outputs, C, KW, step);
         }
     free(line), free(columns);
     return 0;
@@ -766,6 +816,57 @@ int normalise_back(const float *delta, const float *z, const float *dot, const f
         if (gzt) combine(gzt + at, b + 6 * C, two, with, frozen ? 1 : 2, n, C);
     }
     free(sum), free(b), free(of_delta);
+    return 0;
+}
+
+/* Four rows of a times four of b, over F columns (the last F % L of them apart), added to K, whose rows are m apart. */
+#define DOTS(L, B)                                                                                             \
+    static void dots_##L(const float *const *a, const float *const *b, double *K, long m, long F)               \
+    {                                                                                                          \
+        v##L acc[4][B];                                                                                        \
+        for (int i = 0; i < 4; i++)                                                                            \
+            for (int j = 0; j < B; j++) acc[i][j] = (v##L){0};                                                 \
+        for (long f = 0; f + L <= F; f += L) {                                                                 \
+            v##L rows[B];                                                                                      \
+            for (int j = 0; j < B; j++) rows[j] = *(const v##L *)(b[j] + f);                                   \
+            for (int i = 0; i < 4; i++) {                                                                      \
+                const v##L row = *(const v##L *)(a[i] + f);                                                    \
+                for (int j = 0; j < B; j++) acc[i][j] += row * rows[j];                                        \
+            }                                                                                                  \
+        }                                                                                                      \
+        for (int i = 0; i < 4; i++)                                                                            \
+            for (int j = 0; j < B; j++) {                                                                      \
+                float lanes[L];                                                                                \
+                memcpy(lanes, &acc[i][j], sizeof(lanes));                                                      \
+                for (int half = L / 2; half; half /= 2)                                                        \
+                    for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];                                \
+                double sum = lanes[0];                                                                         \
+                for (long f = F / L * L; f < F; f++) sum += a[i][f] * b[j][f];                                 \
+                K[i * m + j] += sum;                                                                           \
+            }                                                                                                  \
+    }
+DOTS(8, 2) DOTS(16, 4)
+
+/* K (m, m) = x xᵀ for x (m, F): float over COLUMNS_SUMMED columns, then double; the half below the diagonal is computed. */
+enum { COLUMNS_SUMMED = 1024 };
+int gram(const float *x, double *K, long m, long F)
+{
+    const long side = (m + 3) / 4 * 4, wide = WIDE ? 4 : 2; /* rows that are not there repeat the last */
+    double *sums = calloc(side * side, sizeof(double));
+    if (!sums) return 1;
+    for (long f = 0; f < F; f += COLUMNS_SUMMED)
+        for (long i = 0; i < side; i += 4)
+            for (long j = 0; j < i + 4; j += wide) {
+                const float *a[4], *b[4];
+                const long columns = F - f < COLUMNS_SUMMED ? F - f : COLUMNS_SUMMED;
+                for (int k = 0; k < 4; k++) a[k] = x + (i + k < m ? i + k : m - 1) * F + f;
+                for (int k = 0; k < wide; k++) b[k] = x + (j + k < m ? j + k : m - 1) * F + f;
+                if (WIDE) dots_16(a, b, sums + i * side + j, side, columns);
+                else dots_8(a, b, sums + i * side + j, side, columns);
+            }
+    for (long i = 0; i < m; i++)
+        for (long j = 0; j <= i; j++) K[i * m + j] = K[j * m + i] = sums[i * side + j];
+    free(sums);
     return 0;
 }
 

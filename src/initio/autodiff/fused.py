@@ -31,12 +31,12 @@ FLAGS = (
 SOURCE = Path(__file__).with_name("fused.c")
 LANES = 8
 LAST = torch.channels_last
-TILED_FROM = 256  # positions behind one gradient, from which tiles are faster
-ARITHMETIC = "fused-3"  # the kernels' roundings: another name whenever they change
+TILED_FROM = 64  # positions behind one gradient, from which tiles are faster
+ARITHMETIC = "fused-4"  # the kernels' roundings: another name whenever they change
 SIGNATURES = {  # pointers, then whole numbers
-    "outer": (3, 14), "outer_depthwise": (3, 12), "outer_tiles": (3, 6), "convolve": (4, 6), "depthwise": (3, 15),
+    "outer": (3, 14), "outer_depthwise": (3, 12), "outer_tiles": (3, 7), "convolve": (4, 6), "depthwise": (3, 15),
     "pointwise": (4, 4), "pool": (2, 14), "sums": (5, 3), "combine": (4, 3), "normalise": (6, 2),
-    "normalise_tangent": (7, 3), "normalise_back": (10, 3), "agreement": (2, 2),
+    "normalise_tangent": (7, 3), "normalise_back": (10, 3), "agreement": (2, 2), "gram": (2, 2),
 }  # fmt: skip
 Pair = tuple[int, int]
 Ints = tuple[int, ...]
@@ -107,6 +107,13 @@ def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
         ):
             return None
     if torch.get_num_threads() != 1:
+        return None
+    return library()
+
+
+def usable_rows(G: Tensor) -> ctypes.CDLL | None:
+    """The library if it can take the products of this matrix's rows."""
+    if G.device.type != "cpu" or G.dtype is not torch.float32 or not G.is_contiguous() or torch.get_num_threads() != 1:
         return None
     return library()
 
@@ -212,23 +219,32 @@ def _image(t: Tensor | None, shape: tuple[int, ...]) -> int | None:
 
 
 def outer(
-    lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: Pair, padding: Pair, dilation: Pair, stride: Pair, parts: int
+    lib: ctypes.CDLL, x: Tensor, delta: Tensor, kernel: Pair, padding: Pair, dilation: Pair, stride: Pair, parts: int,
+    *, together: bool,
 ) -> Tensor:  # fmt: skip
-    """Σ_p δ(p) x(p + k)ᵀ for every kernel position k and equal parts of the samples: (parts, kh, kw, c_out, c_in)."""
+    """Σ_p δ(p) x(p + k)ᵀ for every kernel position k and equal parts of the samples: (parts, kh, kw, c_out, c_in).
+
+    With `together` the sum over the parts, which keep sums of float short.
+    """
     m, c_in, height, width = x.shape
     c_out = delta.shape[1]
     if not 1 <= parts <= m:
         raise ValueError(f"a compiled kernel expects 1 to {m} parts, not {parts}")
     out = _sides((height, width), kernel, padding, dilation, stride)
-    shape = (parts, *kernel, c_out, c_in)
-    G = torch.empty(shape, dtype=torch.float32)
-    images = (_image(x, (m, c_in, height, width)), _image(delta, (m, c_out, *out)), _at(G, shape))
+    images = (_image(x, (m, c_in, height, width)), _image(delta, (m, c_out, *out)))
     size = (m, height, width, c_in, c_out)
+    shape: tuple[int, ...] = (*kernel, c_out, c_in)
     if tiled(kernel, padding, dilation, stride) and m * height * width >= TILED_FROM * parts:
-        failed = lib.outer_tiles(*images, *size, parts)
-    else:
-        failed = lib.outer(*images, *size, *kernel, *padding, *dilation, *stride, parts)
-    _enough(failed)
+        if not together:
+            shape = (parts, *shape)
+        G = torch.empty(shape, dtype=torch.float32)
+        _enough(lib.outer_tiles(*images, _at(G, shape), *size, parts, int(together)))
+        return G
+    G = torch.empty((parts, *shape), dtype=torch.float32)
+    numbers = (*kernel, *padding, *dilation, *stride, parts)
+    _enough(lib.outer(*images, _at(G, (parts, *shape)), *size, *numbers))
+    if together:
+        return G.sum(0)
     return G
 
 
@@ -385,6 +401,14 @@ def normalise_back(
 def _enough(failed: int) -> None:
     if failed:
         raise MemoryError("no memory for a compiled kernel")
+
+
+def gram(lib: ctypes.CDLL, G: Tensor) -> Tensor:
+    """G Gᵀ in float64; sums are kept in float for some columns at a time."""
+    m, columns = G.shape
+    K = torch.empty(m, m, dtype=torch.float64)
+    _enough(lib.gram(_at(G, (m, columns)), _at(K, (m, m), torch.float64), m, columns))
+    return K
 
 
 def agreement(lib: ctypes.CDLL, x: Tensor) -> Tensor:

@@ -161,7 +161,8 @@ class Geometry:
         if not self.stride:
             return delta.flatten(0, -2).T @ x.flatten(0, -2)
         if lib := self._fused(x, delta):
-            return self._fused_outer(lib, x, delta, tuple(weight.shape), min(PARTS, len(x))).sum(0)
+            sizes = self._pairs(tuple(weight.shape))
+            return fused.outer(lib, x, delta, *sizes, min(PARTS, len(x)), together=True).permute(2, 3, 0, 1)
         if lib := self._by_channel(weight, x, delta):
             return fused.outer_depthwise(lib, x, delta, *self._pairs(tuple(weight.shape))).permute(2, 0, 1)[:, None]
         return self._backward(delta, x, weight, (False, True, False))[1]
@@ -182,7 +183,7 @@ class Geometry:
 
     def _fused_outer(self, lib: CDLL, x: Tensor, delta: Tensor, shape: Ints, parts: int) -> Tensor:
         """(parts, *shape)."""
-        return fused.outer(lib, x, delta, *self._pairs(shape), parts).permute(0, 3, 4, 1, 2)
+        return fused.outer(lib, x, delta, *self._pairs(shape), parts, together=False).permute(0, 3, 4, 1, 2)
 
     def _pairs(self, shape: Ints) -> tuple[fused.Pair, fused.Pair, fused.Pair, fused.Pair]:
         """Kernel, padding, dilation and stride of an image's layer."""
@@ -242,13 +243,19 @@ class Geometry:
         return K
 
     def _slices(self, x: Tensor, delta: Tensor, shape: Ints, chunk: int) -> Iterator[Tensor]:
-        """The per-sample gradients in slices of at most `chunk` bytes (or one output channel), samples first."""
+        """The per-sample gradients in slices of at most `chunk` bytes (or one output channel), samples first.
+
+        There may be zeros between them: the compiled kernels take few channels, as those of images are, as LANES.
+        """
         if not self.stride:
             a, d = _rows(x), _rows(delta)
             step = max(1, chunk // (len(x) * shape[1] * x.element_size()))
             for start in range(0, shape[0], step):
                 yield torch.bmm(d[..., start : start + step].transpose(1, 2), a)
             return
+        if len(self.stride) == 2 and self.groups == 1 and fused.usable(delta):
+            x = _widened(x)
+            shape = (shape[0], x.shape[1], *shape[2:])
         lib = self._fused(x, delta)
         if lib and len(x) * math.prod(shape) * 4 <= chunk:
             yield self._fused_outer(lib, x, delta, shape, len(x)).permute(0, 3, 4, 1, 2)  # as it lies in memory
@@ -315,6 +322,14 @@ def _product(x: Tensor, matrix: Tensor, out: Tensor | None = None) -> Tensor:
     return (X @ matrix).view(m, height, width, -1).permute(0, 3, 1, 2)
 
 
+def _widened(x: Tensor) -> Tensor:
+    """An image with channels of zeros behind its own, up to a multiple of LANES, channels last."""
+    missing = -x.shape[1] % fused.LANES
+    if not missing:
+        return x
+    return F.pad(x, (0, 0, 0, 0, 0, missing)).contiguous(memory_format=torch.channels_last)
+
+
 def _rows(t: Tensor) -> Tensor:
     """(m, ..., features) -> (m, positions, features)."""
     return t.reshape(len(t), -1, t.shape[-1])
@@ -322,6 +337,8 @@ def _rows(t: Tensor) -> Tensor:
 
 def _symmetric(G: Tensor) -> Tensor:
     """G Gᵀ in float64; rows are summed in blocks of columns, so that float32 sums stay short."""
+    if lib := fused.usable_rows(G):
+        return fused.gram(lib, G)
     return (G @ G.T).double()
 
 

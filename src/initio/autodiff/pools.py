@@ -27,23 +27,24 @@ class Windows:
 
     def means(self, x: Tensor) -> Tensor:
         """The pooled values."""
-        if self._simple and (lib := fused.usable(x)):
-            sides = (x.shape[2], x.shape[3])
+        sides = (x.shape[-2], x.shape[-1])
+        if self._is_simple(sides) and (lib := fused.usable(x)):
             return fused.pool(lib, x, sides, self.size, self.step, self.padding, with_padding=self.with_padding)
         return torch.ops.aten.avg_pool2d(x, *self._arguments)  # type: ignore[no-any-return]
 
     def transpose(self, delta: Tensor, x: Tensor) -> Tensor:
         """The gradient of the values x from that of their means."""
-        if self._simple and (lib := fused.usable(delta, x)):
-            sides = (x.shape[2], x.shape[3])
+        sides = (x.shape[-2], x.shape[-1])
+        if self._is_simple(sides) and (lib := fused.usable(delta, x)):
             return fused.pool(
                 lib, delta, sides, self.size, self.step, self.padding, with_padding=self.with_padding, back=True
             )  # fmt: skip
         return torch.ops.aten.avg_pool2d_backward(delta, x, *self._arguments)  # type: ignore[no-any-return]
 
-    @property
-    def _simple(self) -> bool:
-        return not self.ceil_mode and self.divisor is None
+    def _is_simple(self, sides: Pair) -> bool:
+        """Whether every window is whole, but for padding, and has the mean of its values."""
+        left = [(n + 2 * p - k) % s for n, k, s, p in zip(sides, self.size, self.step, self.padding, strict=True)]
+        return self.divisor is None and not (self.ceil_mode and any(left))
 
     @property
     def _arguments(self) -> tuple[Any, ...]:

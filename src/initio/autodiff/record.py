@@ -142,6 +142,7 @@ class Tape:
         pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
         if not pairs or not inputs:
             return [None] * len(inputs)
+        switches["to_inputs"] = any(t is self.x for t in inputs)
         with self._switched(**switches), plain_arithmetic(), _named("torch cannot differentiate the model"):
             return list(
                 torch.autograd.grad(
@@ -198,7 +199,8 @@ class Tape:
         """Jᵀδ: the gradient of a cell's input from one of its output; None where it does not depend on it."""
         if cell.source is None:
             return None
-        with self._switched(wanted=frozenset()), plain_arithmetic(), _named("torch cannot differentiate a cell"):
+        switched = self._switched(wanted=frozenset(), to_inputs=True)
+        with switched, plain_arithmetic(), _named("torch cannot differentiate a cell"):
             return torch.autograd.grad(
                 [cell.target.edge], [cell.source.edge], [delta], retain_graph=True, allow_unused=True
             )[0]
@@ -339,6 +341,7 @@ def _record(
     standing = {id(parts.parameters[name]): leaf for name, leaf in parameters.items()} | parts.buffer_copies(dtype)
     with torch.enable_grad():
         recorder = Recorder(parameters, v, PLAIN_HANDLERS if purpose.plain else HANDLERS, purpose, recall)
+        recorder.switch.inputs = x
     try:
         with (
             within(memory), parts.standing_in(standing, spills=memory is not None), torch.enable_grad(),

@@ -48,6 +48,8 @@ class Switch:
 
     batch_norm: Statistics = "coupled"
     wanted: frozenset[str] | None = None  # the parameters that the pass is for; None: all of them
+    inputs: Tensor | None = None  # what the network was given
+    to_inputs: bool = False  # whether the pass is for their gradient, too
     visit: Visit | None = None
     gradients: dict[str, Tensor] | None = None  # the dual pass leaves g here
     fisher: dict[str, Tensor] | None = None  # Σ over positions of z ∘ δ, (m, channels), by layer

@@ -24,7 +24,7 @@ class Weighted(Function):
         """Value and, if asked for, tangent."""
         geometry = use.layer.geometry
         assert geometry is not None
-        ctx.use = use
+        ctx.use, ctx.of_inputs = use, x is use.switch.inputs
         ctx.flipped = None  # the weights of the transposed map, made by the first of all backward passes
         ctx.set_materialize_grads(False)
         (z,) = use.values(lambda: (geometry.apply(x, weight, bias),))
@@ -82,7 +82,7 @@ def _backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
     geometry = layer.geometry
     _show(ctx, x, xt, z, delta, None)
     gx = gw = gb = None
-    if ctx.needs_input_grad[0]:
+    if _leads_on(ctx):
         gx = geometry.transpose(delta, x, weight, lambda: _flipped(ctx, weight))
     if switch.returns(layer.weight):
         gw = _gradient(layer, switch, x, delta, weight)
@@ -101,7 +101,7 @@ def _dual_backward(ctx: Any, delta_dot: Tensor | None, delta: Tensor) -> tuple[T
     geometry = layer.geometry
     _show(ctx, x, xt, z, delta, delta_dot)
     gx = gxt = gw = gb = None
-    if ctx.needs_input_grad[0]:
+    if _leads_on(ctx):
         gx = _input_cotangent(ctx, x, weight, delta_dot, delta)
     if ctx.needs_input_grad[1]:
         gxt = geometry.transpose(delta, xt, weight, lambda: _flipped(ctx, weight))
@@ -116,6 +116,11 @@ def _dual_backward(ctx: Any, delta_dot: Tensor | None, delta: Tensor) -> tuple[T
         if delta_dot is not None:
             gb = bias_gradient(delta_dot, bool(geometry.stride)).sum(0)
     return gx, gxt, gw, gb
+
+
+def _leads_on(ctx: Any) -> bool:
+    """Whether anybody asks for the gradient of the layer's input: of the network's own input few do."""
+    return bool(ctx.needs_input_grad[0]) and (ctx.use.switch.to_inputs or not ctx.of_inputs)
 
 
 def _gradient(layer: Layer, switch: Switch, x: Tensor, delta: Tensor, weight: Tensor) -> Tensor:

@@ -354,7 +354,8 @@ def test_workers_whose_arithmetic_differs_are_refused(mortal: Executor) -> None:
     """Whatever the work is, by all that executors are made for."""
     asked = replace(mortal, alike=arithmetic)
     remedy = "this process has torch: give both a C compiler, or set INITIO_FUSED=0 for both"
-    with fused.switched_off(), pytest.raises(InputError, match=rf"^\S* ?worker \S+ has kernels fused-3, {remedy}$"):
+    sentence = rf"^\S* ?worker \S+ has kernels {fused.ARITHMETIC}, {remedy}$"
+    with fused.switched_off(), pytest.raises(InputError, match=sentence):
         answers(asked, square)
 
 
