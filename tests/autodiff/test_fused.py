@@ -69,6 +69,41 @@ def test_fused_outer_products_agree_with_torch(library, c_in, c_out, kernel, str
     assert torch.equal(whole, geometry.outer(x, delta, weight))  # whoever asks for parts gets the same gradient
 
 
+@pytest.mark.parametrize(("side", "stride"), [(8, 1), (9, 2)])
+def test_whoever_asks_for_parts_of_many_samples_gets_the_same_gradient(library, side, stride):
+    generator = torch.Generator().manual_seed(1)
+    geometry = Geometry((stride, stride), (1, 1), (1, 1))
+    x = torch.randn(21, 16, side, side, generator=generator).contiguous(memory_format=LAST)
+    weight = torch.randn(8, 16, 3, 3, generator=generator)
+    delta = torch.randn(geometry.apply(x, weight).shape, generator=generator).contiguous(memory_format=LAST)
+    whole, parts = geometry.outer_parts(x, delta, weight, 8)
+    assert parts.shape == (8, 8, 16, 3, 3)
+    assert torch.equal(whole, geometry.outer(x, delta, weight))
+
+
+@pytest.mark.parametrize(("m", "columns"), [(1, 3), (4, 16), (7, 37), (13, 2049)])
+def test_fused_products_of_rows_agree_with_float64(library, m, columns):
+    G = torch.randn(m, columns, generator=torch.Generator().manual_seed(9))
+    truth = G.double() @ G.double().T
+    K = fused.gram(library, G)
+    torch.testing.assert_close(K, truth, rtol=0, atol=3e-7 * float(truth.max()))
+    assert torch.equal(K, K.T)
+
+
+@pytest.mark.parametrize("c_in", [1, 3, 8])
+def test_the_kernel_of_a_layer_of_images_agrees_with_float64(library, c_in):
+    """The compiled kernels take channels by LANES: images have too few, and are given some of zeros."""
+    generator = torch.Generator().manual_seed(3)
+    geometry = Geometry((1, 1), (1, 1), (1, 1))
+    x, delta = (torch.randn(5, c, 9, 9, generator=generator).contiguous(memory_format=LAST) for c in (c_in, 16))
+    truth = geometry.gram(x.double(), delta.double(), (16, c_in, 3, 3))
+    K = geometry.gram(x, delta, (16, c_in, 3, 3))
+    torch.testing.assert_close(K, truth, rtol=0, atol=2e-6 * float(truth.max()))
+    torch.testing.assert_close(
+        K, geometry.gram(x, delta, (16, c_in, 3, 3), chunk=64), rtol=1e-5, atol=1e-5 * float(truth.max())
+    )
+
+
 @pytest.mark.parametrize(
     ("c", "kernel", "stride", "padding", "dilation", "side"),
     [(8, 3, 1, 1, 1, 7), (16, 5, 2, 2, 1, 9), (24, 3, 1, 2, 2, 8), (8, 5, 1, 4, 2, 5), (8, 3, 2, 0, 1, 40)],
@@ -151,6 +186,20 @@ def test_fused_pooling_agrees_with_torch(library, size, step, padding, sides, wi
     torch.testing.assert_close(windows.transpose(delta, x).double(), truth, rtol=1e-5, atol=1e-6)
     with fused.switched_off():
         torch.testing.assert_close(windows.transpose(delta, x).double(), truth, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sides", [(8, 8), (7, 8)])
+def test_pooling_whose_last_windows_reach_beyond_the_image_agrees_with_torch(library, sides):
+    """Where none does, `ceil_mode` changes nothing, and the kernel is taken."""
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(3, 8, *sides, generator=generator).contiguous(memory_format=LAST)
+    windows = Windows((2, 2), (2, 2), (0, 0), True, True, None)
+    assert windows._is_simple(sides) is (sides == (8, 8))
+    truth = windows.means(x.double())
+    torch.testing.assert_close(windows.means(x).double(), truth, rtol=1e-5, atol=1e-6)
+    delta = torch.randn(truth.shape, generator=generator).contiguous(memory_format=LAST)
+    truth = windows.transpose(delta.double(), x.double())
+    torch.testing.assert_close(windows.transpose(delta, x).double(), truth, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mean", [0.0, 30.0])
@@ -255,7 +304,7 @@ def test_a_buffer_of_another_kind_size_or_layout_is_refused(library):
         with pytest.raises(ValueError, match="a compiled kernel expects"):
             fused.combine(library, torch.zeros(8), [(good, torch.zeros(8)), (bad, torch.zeros(8))])
         with pytest.raises(ValueError, match="a compiled kernel expects"):
-            fused.outer(library, good, bad, (3, 3), (1, 1), (1, 1), (1, 1), 1)
+            fused.outer(library, good, bad, (3, 3), (1, 1), (1, 1), (1, 1), 1, together=True)
         with pytest.raises(ValueError, match="a compiled kernel expects"):
             fused.convolve(library, good, torch.zeros(8, 8, 3, 3).contiguous(memory_format=LAST), bad, transposed=False)
         with pytest.raises(ValueError, match="a compiled kernel expects"):
@@ -273,11 +322,13 @@ def test_a_buffer_of_another_kind_size_or_layout_is_refused(library):
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.pool(library, good, (5, 5), (3, 3), (1, 1), (1, 1), with_padding=False)
     with pytest.raises(ValueError, match="a compiled kernel expects 1 to 2 parts"):
-        fused.outer(library, good, good, (3, 3), (1, 1), (1, 1), (1, 1), 3)
+        fused.outer(library, good, good, (3, 3), (1, 1), (1, 1), (1, 1), 3, together=False)
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.normalise(library, good, torch.zeros(4), None, 1e-5)
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.combine(library, torch.zeros(4), [(good, torch.zeros(8)), (good, torch.zeros(8))])
+    with pytest.raises(ValueError, match="a compiled kernel expects"):
+        fused.gram(library, torch.zeros(3, 8).T)
     with pytest.raises(ValueError, match="a multiple of 64"):
         fused.agreement(library, torch.zeros(2, 8, 3, 3).contiguous(memory_format=LAST))
 
@@ -288,10 +339,11 @@ def test_the_kernels_stay_inside_their_buffers(tmp_path):
     if compiler is None:
         pytest.skip("no C compiler")
     program = tmp_path / "harness"
-    command = [compiler, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command += [f'-DSOURCE="{fused.SOURCE}"', str(HARNESS), "-o", str(program), "-lm"]
-    if subprocess.run(command, capture_output=True).returncode:
+    command = [compiler, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", str(program)]
+    nothing = ["-x", "c", "-"]
+    if subprocess.run([*command, *nothing], input=b"int main(void) { return 0; }", capture_output=True).returncode:
         pytest.skip("this compiler has no sanitizers")
+    subprocess.run([*command, f'-DSOURCE="{fused.SOURCE}"', str(HARNESS), "-lm"], check=True)
     done = subprocess.run([program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:2000]
     assert done.stdout.split()[0] == "calls"

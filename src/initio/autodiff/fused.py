@@ -244,8 +244,16 @@ def outer(
     numbers = (*kernel, *padding, *dilation, *stride, parts)
     _enough(lib.outer(*images, _at(G, (parts, *shape)), *size, *numbers))
     if together:
-        return G.sum(0)
+        return added(G)
     return G
+
+
+def added(parts: Tensor) -> Tensor:
+    """The sum over the parts, one after the other, as the kernel for tiles adds them up."""
+    out = parts[0].clone()
+    for part in parts[1:]:
+        out += part
+    return out
 
 
 def outer_depthwise(

@@ -171,7 +171,7 @@ class Geometry:
         """`outer`, and what equal parts of the rows have of it: (parts, *shape of W)."""
         if parts == min(PARTS, len(x)) and (lib := self._fused(x, delta)):
             found = self._fused_outer(lib, x, delta, tuple(weight.shape), parts)
-            return found.sum(0), found
+            return fused.added(found), found
         edges = [len(x) * k // parts for k in range(parts + 1)]
         shares = [self.outer(x[a:b], delta[a:b], weight) for a, b in itertools.pairwise(edges)]
         return self.outer(x, delta, weight), torch.stack(shares)
