@@ -9,7 +9,9 @@ equal to the bit and the largest relative difference of the others. What is comp
 is computed in float32 by 1e-4, traces of nasi-fit's steps by 8e-3, one-shot networks in float32 by 0.1; beyond that the
 command fails. Metrics in float32 are compared by how far they are off float64's: one whose error is of the order of the
 largest error of that metric among the kept of its space, or below, is counted apart, since ill-conditioned ones
-(jacob_cov, grasp) move more than 1e-4 when kernels round in another way. Without --data the benches are left out.
+(jacob_cov, grasp) move more than 1e-4 when kernels round in another way. The two searches that train on digits end
+elsewhere on other processors, at d569041 as today: they are kept from two of them (`elsewhere` is a Zen 5), and must be
+equal to one; on a third they are told as changed. Without --data the benches are left out.
 """
 
 from __future__ import annotations
@@ -158,14 +160,16 @@ def searches(methods: Sequence[str] = ()) -> Iterator[Row]:
             continue
         found = search(**arguments)
         told = ", ".join(str(value) for value in arguments.values())
-        row = Row("search", told, KINDS.get(arguments["method"], "float32"))
-        row.add(run["chosen"], list(found.best.choices))
         steps = [encode_step(step) for step in found.steps]
         for step in steps:
             if step["kind"] == "trained":
                 del step["seconds"]
-        row.add(run["steps"], steps)
-        yield row
+        rows = []
+        for then in (run, *run.get("elsewhere", ())):
+            rows.append(Row("search", told, KINDS.get(arguments["method"], "float32")))
+            rows[-1].add(then["chosen"], list(found.best.choices))
+            rows[-1].add(then["steps"], steps)
+        yield min(rows, key=lambda row: row.worst)
 
 
 def derivatives(spaces: Sequence[str] = ()) -> Iterator[Row]:
