@@ -144,13 +144,7 @@ def search(
     _check_numbers(budget=budget, halving=halving)
     executor_for(1 if workers is None else workers, cluster)  # which refuses what cannot be
     if chosen.needs_scores:
-        most = home.count()
-        usual = POOL if budget is None else pool_within(budget)
-        pool = min(usual, most) if pool is None else pool
-        if pool < 0:
-            raise InputError(f"the pool must not be negative, not {pool}")
-        if pool > most:
-            raise InputError(f"{home.name} has {most} architectures: the pool cannot have {pool}")
+        pool = _pool_of(home, pool, budget)
     size = chosen.network_size(home)
     batch_size = chosen.usual_batch if batch_size is None else batch_size
     problem = make_problem(
@@ -159,10 +153,7 @@ def search(
     )  # fmt: skip
     problem = replace(problem, device=device_of_workers(device, cluster, measured=device == "auto"))
     if target is not None:
-        shape = problem.known_data.shape
-        if len(shape) == len(target.shape):  # images are searched on at another size than they are learned at
-            shape = (shape[0], *target.shape[1:])
-        target = replace(target, prune=False, classes=problem.target.classes, shape=shape)
+        target = _learning(target, problem)
         problem = replace(problem, target=target)
     problem = problem.fitted()
     if chosen.trains and budget is None:
@@ -185,6 +176,26 @@ def search(
     )  # fmt: skip
     work = _Work(chosen, problem, plan, on_step, on_progress, began)
     return work.run(None if folder is None else Path(folder), resume)
+
+
+def _pool_of(space: Space, pool: int | None, budget: float | None) -> int:
+    """How many architectures are scored before the first training."""
+    most = space.count()
+    if pool is None:
+        return min(POOL if budget is None else pool_within(budget), most)
+    if pool < 0:
+        raise InputError(f"the pool must not be negative, not {pool}")
+    if pool > most:
+        raise InputError(f"{space.name} has {most} architectures: the pool cannot have {pool}")
+    return pool
+
+
+def _learning(target: NetworkSettings, problem: Problem) -> NetworkSettings:
+    """The network that is wanted, for the data's classes and channels; its images may have another size."""
+    shape = problem.known_data.shape
+    if len(shape) == len(target.shape):
+        shape = (shape[0], *target.shape[1:])
+    return replace(target, prune=False, classes=problem.target.classes, shape=shape)
 
 
 def resume_run(
