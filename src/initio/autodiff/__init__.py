@@ -31,8 +31,8 @@ tensors while the pass is recorded, and only those of watched values stay. A cyc
 be freed: the collector does not see into it.
 
 **Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread (`threads.py`): 3x3
-convolutions and their gradients by Winograd's tiles, batch norm with all its sums in one call, pooling. Each has its
-plain torch twin beside the call. Their roundings have a name, `fused.ARITHMETIC`, to be changed with them. Autocast is
+convolutions and their gradients by Winograd's tiles, batch norm with all its sums in one call, pooling, the products of
+samples' gradients. Each has its plain torch twin beside the call. Their roundings have a name, `fused.ARITHMETIC`, to be changed with them. Autocast is
 switched off inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn
 networks.
 
