@@ -1,5 +1,6 @@
 """Settings of the whole suite: the same examples in every run, and no deadline on a machine that others share."""
 
+import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -12,6 +13,7 @@ from initio.system.executors.cluster import local_cluster
 NUMBERS = count()
 settings.register_profile("initio", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("initio")
+gc.disable()  # until all is imported, which leaves no garbage and much to look through
 
 
 def pytest_report_header() -> str:
@@ -21,6 +23,12 @@ def pytest_report_header() -> str:
     if (found := postgres_programs()) is None:
         return "stores: SQLite alone, as PostgreSQL is not installed"
     return f"stores: SQLite, and PostgreSQL in {found}"
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the cycle collector need not look through it again during every test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -226,8 +226,11 @@ def stranger(scheduler: str, folder: Path) -> Iterator[None]:
             worker.kill()
 
 
-def test_a_worker_of_another_version_is_refused_before_it_unpickles_anything(tmp_path: Path) -> None:
+def test_a_worker_of_another_version_is_refused_before_it_unpickles_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether it was there at the beginning, or comes while others work."""
+    monkeypatch.setattr(cluster, "ASKED", 0.1)
     refused = pytest.raises(InputError, match=OTHER)
     with local_cluster(0) as local:
         with stranger(local.scheduler_address, tmp_path), refused:
@@ -309,14 +312,15 @@ def test_workers_that_are_still_queued_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As those that were lost: with the same line, for as long."""
-    monkeypatch.setattr(cluster, "SAID", 0.2)
+    for name, seconds in {"SAID": 0.1, "WAITED": 0.02, "ASKED": 0.1}.items():
+        monkeypatch.setattr(cluster, name, seconds)
     with local_cluster(0) as local:
-        monkeypatch.setattr(cluster, "DESERTED", 1.0)
+        monkeypatch.setattr(cluster, "DESERTED", 0.3)
         with pytest.raises(InputError, match="has had no worker for 0 minutes: .*dask worker starts them"):
             answers(Cluster(local.scheduler_address), square)
         assert "has no worker: waiting 0 minutes for one" in caplog.text
         monkeypatch.setattr(cluster, "DESERTED", 600.0)
-        helper = threading.Timer(2, local.scale, [1])
+        helper = threading.Timer(0.5, local.scale, [1])
         helper.start()
         assert answers(Cluster(local.scheduler_address), square) == SQUARES
         helper.join()
@@ -391,7 +395,8 @@ def test_a_task_has_its_folder_once_that_of_a_client_that_is_gone_has_left(sched
         assert session.submit(2).result(60) == ["held-1", "left-1", "held-2"]
 
 
-def test_a_scheduler_that_goes_away_is_a_sentence() -> None:
+def test_a_scheduler_that_goes_away_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REACH", 1)
     with local_cluster(1) as local:
         heard: list[int] = []
 
@@ -409,6 +414,7 @@ def test_a_cluster_that_loses_all_workers_is_waited_for_and_then_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(base, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "ASKED", 0.1)
     monkeypatch.setattr(cluster, "SAID", 0.2)
     monkeypatch.setattr(cluster, "MESSAGE", 0.0)  # one task a message, so that some are left when the worker goes
     with local_cluster(1) as local:
@@ -467,7 +473,8 @@ def test_a_local_cluster_is_started_and_ended() -> None:
     assert found[0] != os.getpid()
 
 
-def test_what_cannot_be() -> None:
+def test_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REACH", 0.2)
     for workers in (0, -1):
         with pytest.raises(InputError, match=f"workers must be at least 1, not {workers}"):
             executor_for(workers)
