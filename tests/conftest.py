@@ -4,13 +4,16 @@ import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from matplotlib.figure import Figure
 
 from initio.system.executors.cluster import local_cluster
 
 NUMBERS = count()
+SAVEFIG = Figure.savefig
 settings.register_profile("initio", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("initio")
 gc.disable()  # until all is imported, which leaves no garbage and much to look through
@@ -36,6 +39,19 @@ def scheduler() -> Iterator[str]:
     """The address of a cluster for all: two workers of this machine, which are started again when they die."""
     with local_cluster(2) as local:
         yield local.scheduler_address
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sketches() -> Iterator[None]:
+    """Figures are drawn whole, but without a layout and with few pixels; tests/report looks at real ones."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Figure, "savefig", sketched)
+        yield
+
+
+def sketched(figure: Figure, *given: Any, **named: Any) -> None:
+    figure.set_layout_engine("none")
+    SAVEFIG(figure, *given, **{**named, "dpi": 20})
 
 
 @pytest.fixture(autouse=True)
