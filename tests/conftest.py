@@ -1,6 +1,7 @@
 """Settings of the whole suite: the same examples in every run, and no deadline on a machine that others share."""
 
 import gc
+import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -39,6 +40,14 @@ def scheduler() -> Iterator[str]:
     """The address of a cluster for all: two workers of this machine, which are started again when they die."""
     with local_cluster(2) as local:
         yield local.scheduler_address
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cuts() -> Iterator[None]:
+    """Processes are killed here, not machines: nobody needs to wait until the disk has what the system has."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

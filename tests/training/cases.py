@@ -66,7 +66,7 @@ class OnceBegun(Deadline):
 
     @property
     def left(self) -> float:
-        return math.inf if not any(self.folder.glob("*.checkpoint")) else -1.0  # type: ignore[attr-defined]
+        return -1.0 if any(self.folder.glob("*.checkpoint")) else math.inf  # type: ignore[attr-defined]
 
 
 def dropping(width: int) -> nn.Module:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from distributed import KilledWorker
+from distributed import Client, KilledWorker
 
 from initio import InputError
 from initio.autodiff import fused
@@ -101,6 +101,13 @@ def test_a_worker_that_was_killed_costs_nothing_but_time(mortal: Executor, tmp_p
     assert answers(mortal, partial(die_once, str(tmp_path / "died")), deaths) == SQUARES
     assert len(deaths) <= 1
     assert deaths or not isinstance(mortal, Processes)  # a scheduler may start a worker again without a word
+
+
+def test_a_worker_does_not_wait_long_for_one_that_was_killed(scheduler: str) -> None:
+    """It may have been about to ask it for the work that all share."""
+    with Client(scheduler, set_as_default=False) as client:
+        waits = client.run(lambda dask_worker: dask_worker.rpc.timeout)
+    assert set(waits.values()) == {cluster.PEER}
 
 
 def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done() -> None:

@@ -41,7 +41,7 @@ from initio.system.tasks import as_task
 LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
 REACH = 10  # seconds to wait for a scheduler
-PEER = 2  # seconds for a worker to reach another one, which may have died; then the scheduler says who has what it needs
+PEER = 2  # seconds for a worker to reach another one, which may have died: then it asks the scheduler
 ASKED = 1.0  # seconds between two questions who the workers are
 MESSAGE, MOST = 0.5, 1000  # seconds of work in one message, and tasks
 FETCHERS = 32  # answers that are handed over at once, so that a lost one keeps no other waiting
