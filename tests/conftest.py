@@ -60,7 +60,7 @@ def _sketches() -> Iterator[None]:
 
 def sketched(figure: Figure, *given: Any, **named: Any) -> None:
     figure.set_layout_engine("none")
-    SAVEFIG(figure, *given, **{**named, "dpi": 20})
+    SAVEFIG(figure, *given, **{**named, "dpi": 30})
 
 
 @pytest.fixture(autouse=True)

@@ -108,10 +108,14 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import distributed
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    patient = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.comm.timeouts.connect": "120s"}
+    settings = {
+        "distributed.deploy.lost-worker-timeout": "1 day",
+        "distributed.comm.timeouts.connect": "120s",
+        "distributed.worker.profile.enabled": False,  # which nobody reads
+    }
     made: Any = distributed.LocalCluster
     with (
-        dask.config.set(patient),
+        dask.config.set(settings),
         made(
             n_workers=workers,
             threads_per_worker=1,
