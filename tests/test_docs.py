@@ -120,8 +120,9 @@ def test_commands_that_are_cited_exist_and_have_the_options() -> None:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], ids=lambda page: page.name)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a page run in order, in one namespace, in an empty folder."""
+    """The blocks of a page run in order, in one namespace, in an empty folder, as on a machine of one core."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("initio.runs.search.cores", lambda: 1)
     namespace: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
         exec(compile(block, page.name, "exec"), namespace)

@@ -24,13 +24,18 @@ def rooms() -> list[str]:
     return [name.removesuffix("/").removesuffix(".py") for name in re.findall(r"^  (\w+(?:/|\.py))  ", listing, re.M)]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
     """The rooms that a module imports, also inside functions; what is there for type checkers alone does not count."""
-    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+    if isinstance(tree, ast.If) and getattr(tree.test, "id", "") == "TYPE_CHECKING":
         return
     if isinstance(tree, ast.ImportFrom) and tree.module and tree.module.split(".")[0] == "initio":
         if "." in tree.module:
@@ -57,14 +62,14 @@ def test_imports_go_up_the_listing(name: str) -> None:
     above = set(order[: order.index(name) + 1])
     for path in FILES:
         if room(path) == name:
-            below = set(imported(ast.parse(path.read_text(encoding="utf-8")))) - above
+            below = set(imported(parsed(path))) - above
             assert not below, f"{path.relative_to(ROOT)} imports {sorted(below)}, which stand below {name}"
 
 
 def test_a_class_name_stands_once() -> None:
     homes = defaultdict(list)
     for path in FILES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
@@ -93,7 +98,7 @@ def compared(tree: ast.Module) -> Iterator[str]:
                 words = told.elts if isinstance(told, ast.Tuple | ast.List | ast.Set) else [told]
                 if {word.value for word in words if isinstance(word, ast.Constant)} & SPACES:
                     yield ast.unparse(node)
-        checks = isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+        checks = isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass")
         if checks and set(re.findall(r"\w+", ast.unparse(node))) & classes:
             yield ast.unparse(node)
 
@@ -104,7 +109,7 @@ def concrete() -> set[str]:
     classes = [
         node
         for path in (PACKAGE / "spaces").glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef) and any("Space" in ast.unparse(base) for base in node.bases)
     ]
     abstract = {node.name for node in classes if "@abstractmethod" in ast.unparse(node)}
@@ -117,7 +122,7 @@ def test_a_space_owns_its_facts() -> None:
     found = {}
     for path in FILES:
         if room(path) not in ("spaces", "tables"):
-            found[path.relative_to(PACKAGE).as_posix()] = list(compared(ast.parse(path.read_text(encoding="utf-8"))))
+            found[path.relative_to(PACKAGE).as_posix()] = list(compared(parsed(path)))
     assert {name: places for name, places in found.items() if places and name not in KNOWS_A_SPACE} == {}
     assert all(found[name] for name in KNOWS_A_SPACE), "an exception that is none any more"
 
@@ -126,7 +131,7 @@ def test_a_function_name_rarely_stands_twice() -> None:
     """As few as there are, that is: a module's public functions are called by their names alone."""
     homes = defaultdict(list)
     for path in FILES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 homes[node.name].append(str(path.relative_to(ROOT)))
     doubled = {name: places for name, places in homes.items() if len(places) > 1}
@@ -135,7 +140,7 @@ def test_a_function_name_rarely_stands_twice() -> None:
 
 def test_conditional_expressions_are_rare() -> None:
     texts = [path.read_text(encoding="utf-8") for path in FILES]
-    count = sum(isinstance(node, ast.IfExp) for text in texts for node in ast.walk(ast.parse(text)))
+    count = sum(isinstance(node, ast.IfExp) for path in FILES for node in ast.walk(parsed(path)))
     lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
     assert 1000 * count / lines <= 12
 

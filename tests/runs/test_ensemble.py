@@ -426,7 +426,7 @@ def test_a_class_that_the_choice_never_sees_is_named(tmp_path: Path) -> None:
 def test_attacks_on_members_and_on_all(
     made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
+    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=2, queries=2))
     assert main(["attack", str(made), "--attack", "fgsm", "autoattack", "--samples", "10"]) == 0
     assert "autoattack  all together" in capsys.readouterr().out
     told: list[tuple[int, int]] = []
@@ -453,12 +453,12 @@ def test_attacks_that_were_killed_go_on_with_the_next_round(
 ) -> None:
     folder = Path(shutil.copytree(made, tmp_path / "e"))
     asked = ("fgsm", "autoattack")
-    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
-    whole = initio.attack(made, asked, samples=12, save=False)
+    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=2, queries=2))
+    whole = initio.attack(made, asked, samples=6, save=False)
     if not (child := os.fork()):
         try:
             die_at_call(attack_verb, "_round", 5)
-            initio.attack(folder, asked, samples=12)
+            initio.attack(folder, asked, samples=6)
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -476,13 +476,13 @@ def test_attacks_that_were_killed_go_on_with_the_next_round(
         return real(name, on, *given)
 
     monkeypatch.setattr(attack_verb, "_round", heard)
-    initio.attack(folder, asked, samples=11)  # other samples: all anew
-    initio.attack(folder, asked, samples=12, seed=1)
-    initio.attack(folder, asked[1:], samples=12)
+    initio.attack(folder, asked, samples=5)  # other samples: all anew
+    initio.attack(folder, asked, samples=6, seed=1)
+    initio.attack(folder, asked[1:], samples=6)
     assert len(done) == 6 + 6 + 3
     done.clear()
     assert journal.is_file()
-    assert main(["attack", str(folder), "--attack", *asked, "--samples", "12"]) == 0
+    assert main(["attack", str(folder), "--attack", *asked, "--samples", "6"]) == 0
     assert "4 of 6 rounds are done already" in capsys.readouterr().err
     assert done == [("autoattack", "2"), ("autoattack", "all")]
     assert read_record(AttackResult, folder / "attacks.json") == whole
@@ -512,7 +512,7 @@ def test_a_network_without_gradients_is_masked(made: Path, monkeypatch: pytest.M
             return torch.nn.functional.one_hot((x.flatten(1).sum(1) * 0).long(), 10).double()
 
     monkeypatch.setattr("initio.runs.folders.model.TrainedModel.build", lambda *_: Flat())
-    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=3, queries=5))
+    monkeypatch.setitem(ATTACKS, "autoattack", partial(autoattack, steps=2, queries=2))
     found = initio.attack(made, ("fgsm", "pgd", "cw", "autoattack"), samples=60, save=False)
     assert {(each.fooled, each.masked, each.resisted) for each in found.rounds if each.samples} == {(0.0, 100.0, 0.0)}
 

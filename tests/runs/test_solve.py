@@ -31,7 +31,7 @@ from initio.runs.solve import resume_solve, solve
 from tests.copies import killed_once, needs_copies
 from tests.runs.printed import printed
 
-TIME = 16  # seconds
+TIME = 10  # seconds
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,7 +113,7 @@ def test_features_are_learned_by_an_mlp(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(150) % 2
     np.savez(tmp_path / "f.npz", x=(rng.standard_normal((150, 5)) + 2 * y[:, None]).astype(np.float32), y=y)
-    solution = solve(str(tmp_path / "f.npz"), 8, folder=tmp_path / "s", method="votes")
+    solution = solve(str(tmp_path / "f.npz"), 5, folder=tmp_path / "s", method="votes")
     assert (initio.load(tmp_path / "s" / "search").method, solution.design.method) == ("votes", "votes")
     assert solution.design.space == "mlp-3"
     assert set(solution.scores) == {"found", "linear"}
@@ -172,7 +172,7 @@ def test_a_folder_of_pictures_from_end_to_end(tmp_path: Path, capfd: pytest.Capt
             Image.fromarray(picture.astype(np.uint8)).save(tmp_path / "p" / label / f"{number}.jpg")
     (tmp_path / "p" / "dark" / "7.jpg").write_bytes(b"no picture")
     where = ("--data", str(tmp_path / "p"), "--out", str(tmp_path / "s"))
-    words = ["solve", *where, "--budget", "12s", "--no-baseline", "--json"]
+    words = ["solve", *where, "--budget", "7s", "--no-baseline", "--json"]
     assert main(words) == 2
     assert "7.jpg is not a readable image" in capfd.readouterr().err
     assert main([*words, "--skip-bad"]) == 0

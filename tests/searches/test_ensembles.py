@@ -1,5 +1,6 @@
 """Ensembles are drawn by their posterior, judged by the mean of cached predictions, and the best comes first."""
 
+from functools import partial
 from itertools import combinations
 from random import Random
 
@@ -19,6 +20,7 @@ from initio.searches.ensembles import (
     prior_of,
     uniform,
 )
+from initio.searches.models.particles import settled
 from initio.spaces import NB201
 
 LABELS = np.arange(40) % 4
@@ -38,7 +40,9 @@ class Fake:
 
 
 @pytest.fixture
-def estimates() -> Estimates:
+def estimates(monkeypatch: pytest.MonkeyPatch) -> Estimates:
+    """Particles move 100 steps towards what they would be after 1,000."""
+    monkeypatch.setattr("initio.searches.ensembles.settled", partial(settled, steps=100))
     return Estimates(NB201, Fake(), LABELS)
 
 

@@ -13,6 +13,20 @@ from studies import ensembles
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return shrunk(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All ensembles of the study, once."""
+    with pytest.MonkeyPatch.context() as patched:
+        home = shrunk(tmp_path_factory.mktemp("study"), patched)
+        ensembles.run(home, home / "ens", ("cifar10",), seeds=1)
+    return home / "ens"
+
+
+def shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of data, and settings without meaning."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, size=(60, 32, 32, 3), dtype=np.uint8), np.arange(60, dtype=np.uint8) % 10
     np.savez(tmp_path / "cifar10_sub10k.npz", x_train=x, y_train=y, x_test=x[:20], y_test=y[:20])
@@ -34,9 +48,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_runs_once_and_says_what_it_found(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tiny / "ens"
-    ensembles.run(tiny, out, ("cifar10",), seeds=1)
+def test_it_runs_once_and_says_what_it_found(tiny: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = ensembles.page(out)
     found = initio.load_ensemble(ensembles.folder_of(out, "cifar10", 0, "DeepEns (mode)"))
     assert f"| DeepEns (mode) | 1 | {found.outcome.judgement.error:.2f} |" in text
@@ -65,16 +77,13 @@ def test_a_posterior_that_is_too_sure_has_no_ensemble_and_is_counted(
     assert "| NESBS (MC) | 0 | 1 |  |  |" in ensembles.page(tiny / "ens")
 
 
-def test_a_shared_network_of_other_settings_is_refused(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ensembles.run(tiny, tiny / "ens", ("cifar10",), seeds=1)
+def test_a_shared_network_of_other_settings_is_refused(tiny: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ensembles.SUPERNET, "epochs", 2)
     with pytest.raises(InputError, match="epochs"):
-        ensembles.run(tiny, tiny / "ens", ("cifar10",), seeds=1)
+        ensembles.run(tiny, out, ("cifar10",), seeds=1)
 
 
-def test_its_figures_have_every_line(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tiny / "ens"
-    ensembles.run(tiny, out, ("cifar10",), seeds=1)
+def test_its_figures_have_every_line(tiny: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ensembles.figures(out, tiny)
     told = capsys.readouterr().out
     for n in (3, 5):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -116,7 +117,15 @@ def test_a_holder_renews_and_keeps_what_it_has(tmp_path: Path) -> None:
     assert later["token"] == first["token"]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Also where the suite runs in the background of a shell, which lets it ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("quick", "interruptible")
 def test_a_holder_that_slept_too_long_stops_in_a_sentence(tmp_path: Path) -> None:
     stopped = pytest.raises(InputError, match="process 4711 of node7 took over .* what was written before is kept")
     with stopped, leased(tmp_path):

@@ -10,11 +10,11 @@ from initio.data import Dataset
 from initio.records import Query
 from initio.searches import Budget
 from initio.searches.methods.random_search import RandomSearch
-from initio.system.clock import Deadline, OutOfTimeError
+from initio.system.clock import OutOfTimeError
 from initio.system.executors import Processes
 from initio.training.crew import TrainingCrew
 from tests.searches.asking import ask, asking
-from tests.training.cases import MLP, PERCEPTRON, answers, training
+from tests.training.cases import MLP, PERCEPTRON, OnceBegun, answers, training
 
 OTHER = MLP.parse("mlp:tanh,relu")
 
@@ -49,7 +49,7 @@ def test_a_worker_that_dies_is_replaced_by_this_process(digits: Dataset, tmp_pat
 
 def test_workers_stop_at_the_deadline(digits: Dataset, tmp_path: Path) -> None:
     trainer = training(digits, folder=tmp_path, epochs=10_000)
-    object.__setattr__(trainer, "deadline", Deadline.after(8))
+    object.__setattr__(trainer, "deadline", OnceBegun(tmp_path))
     crew = TrainingCrew(trainer, Processes(2))
     crew.ahead([Query(PERCEPTRON), Query(OTHER)])
     with pytest.raises(OutOfTimeError):

@@ -129,9 +129,9 @@ def search(
         on_progress: hears what is under way: a `SearchStarted`, then `ScoringProgress`, `TrainingProgress` and notes.
         settings: fields of the method.
 
-    >>> result = search("nb201", data="noise", seed=0, first=20, rounds=0, channels=2, cells=1, pixels=8)
+    >>> result = search("nb201", data="noise", seed=0, first=12, rounds=0, channels=2, cells=1, pixels=8)
     >>> result.best.space, len(result.steps)
-    ('nb201', 20)
+    ('nb201', 12)
     """
     began = time.perf_counter() if began is None else began
     home = get_space(space) if isinstance(space, str) else space

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from distributed import KilledWorker
+from distributed import Client, KilledWorker
 
 from initio import InputError
 from initio.autodiff import fused
@@ -101,6 +101,13 @@ def test_a_worker_that_was_killed_costs_nothing_but_time(mortal: Executor, tmp_p
     assert answers(mortal, partial(die_once, str(tmp_path / "died")), deaths) == SQUARES
     assert len(deaths) <= 1
     assert deaths or not isinstance(mortal, Processes)  # a scheduler may start a worker again without a word
+
+
+def test_a_worker_does_not_wait_long_for_one_that_was_killed(scheduler: str) -> None:
+    """It may have been about to ask it for the work that all share."""
+    with Client(scheduler, set_as_default=False) as client:
+        waits = client.run(lambda dask_worker: dask_worker.rpc.timeout)
+    assert set(waits.values()) == {cluster.PEER}
 
 
 def test_a_task_that_always_kills_its_worker_is_given_up_and_the_others_are_done() -> None:
@@ -226,8 +233,11 @@ def stranger(scheduler: str, folder: Path) -> Iterator[None]:
             worker.kill()
 
 
-def test_a_worker_of_another_version_is_refused_before_it_unpickles_anything(tmp_path: Path) -> None:
+def test_a_worker_of_another_version_is_refused_before_it_unpickles_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether it was there at the beginning, or comes while others work."""
+    monkeypatch.setattr(cluster, "ASKED", 0.1)
     refused = pytest.raises(InputError, match=OTHER)
     with local_cluster(0) as local:
         with stranger(local.scheduler_address, tmp_path), refused:
@@ -309,14 +319,15 @@ def test_workers_that_are_still_queued_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As those that were lost: with the same line, for as long."""
-    monkeypatch.setattr(cluster, "SAID", 0.2)
+    for name, seconds in {"SAID": 0.1, "WAITED": 0.02, "ASKED": 0.1}.items():
+        monkeypatch.setattr(cluster, name, seconds)
     with local_cluster(0) as local:
-        monkeypatch.setattr(cluster, "DESERTED", 1.0)
+        monkeypatch.setattr(cluster, "DESERTED", 0.3)
         with pytest.raises(InputError, match="has had no worker for 0 minutes: .*dask worker starts them"):
             answers(Cluster(local.scheduler_address), square)
         assert "has no worker: waiting 0 minutes for one" in caplog.text
         monkeypatch.setattr(cluster, "DESERTED", 600.0)
-        helper = threading.Timer(2, local.scale, [1])
+        helper = threading.Timer(0.5, local.scale, [1])
         helper.start()
         assert answers(Cluster(local.scheduler_address), square) == SQUARES
         helper.join()
@@ -392,7 +403,8 @@ def test_a_task_has_its_folder_once_that_of_a_client_that_is_gone_has_left(sched
         assert session.submit(2).result(60) == ["held-1", "left-1", "held-2"]
 
 
-def test_a_scheduler_that_goes_away_is_a_sentence() -> None:
+def test_a_scheduler_that_goes_away_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REACH", 1)
     with local_cluster(1) as local:
         heard: list[int] = []
 
@@ -410,6 +422,7 @@ def test_a_cluster_that_loses_all_workers_is_waited_for_and_then_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(base, "LOOK", 0.1)
+    monkeypatch.setattr(cluster, "ASKED", 0.1)
     monkeypatch.setattr(cluster, "SAID", 0.2)
     monkeypatch.setattr(cluster, "MESSAGE", 0.0)  # one task a message, so that some are left when the worker goes
     with local_cluster(1) as local:
@@ -468,7 +481,8 @@ def test_a_local_cluster_is_started_and_ended() -> None:
     assert found[0] != os.getpid()
 
 
-def test_what_cannot_be() -> None:
+def test_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REACH", 0.2)
     for workers in (0, -1):
         with pytest.raises(InputError, match=f"workers must be at least 1, not {workers}"):
             executor_for(workers)

@@ -41,6 +41,7 @@ from initio.system.tasks import as_task
 LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 ADDRESS = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+")
 REACH = 10  # seconds to wait for a scheduler
+PEER = 2  # seconds for a worker to reach another one, which may have died: then it asks the scheduler
 ASKED = 1.0  # seconds between two questions who the workers are
 MESSAGE, MOST = 0.5, 1000  # seconds of work in one message, and tasks
 FETCHERS = 32  # answers that are handed over at once, so that a lost one keeps no other waiting
@@ -107,15 +108,20 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import distributed
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    patient = {"distributed.deploy.lost-worker-timeout": "1 day", "distributed.comm.timeouts.connect": "120s"}
+    settings = {
+        "distributed.deploy.lost-worker-timeout": "1 day",
+        "distributed.comm.timeouts.connect": "120s",
+        "distributed.worker.profile.enabled": False,  # which nobody reads
+    }
     made: Any = distributed.LocalCluster
     with (
-        dask.config.set(patient),
+        dask.config.set(settings),
         made(
             n_workers=workers,
             threads_per_worker=1,
             dashboard_address=":0",
             silence_logs=logging.CRITICAL,  # of workers, too
+            timeout=PEER,
         ) as cluster,
     ):
         yield cluster

@@ -89,7 +89,10 @@ _terms: list[tuple[Alike, Mapping[str, str]]] = []  # what must be as in the pro
 
 def _begin(parent: int, work: bytes, alike: Alike, ours: Mapping[str, str]) -> None:
     end_with(parent)
+    gc.disable()  # what is imported stays: it need not look through it, now or later
     _works[:] = [pickle.loads(work)]
+    gc.freeze()
+    gc.enable()
     _terms[:] = [(alike, ours)]
     atexit.register(gc.freeze)  # it need not look through all that torch has made before it ends
 
