@@ -74,6 +74,25 @@ def test_freed_memory_is_kept_without_a_limit_and_returned_with_one(most, monkey
     assert ("trim", 0) in heap.asked
 
 
+@pytest.mark.parametrize(("used", "trimmed"), [(spill.LARGE, []), (spill.LARGE + 1, [("trim", 0)])])
+def test_gaps_between_many_tensors_are_returned(used, trimmed, monkeypatch):
+    heap = Heap(1 << 40)
+    assert spill._in_use(heap) == 0  # an older library does not say
+    monkeypatch.setattr(spill, "_glibc", lambda: heap)
+    monkeypatch.setattr(spill, "_in_use", lambda _: used)
+    spill.return_gaps()
+    assert heap.asked == trimmed
+
+
+def test_the_heap_says_what_is_in_use():
+    c = spill._glibc()
+    if c is None or not hasattr(c, "mallinfo2"):
+        pytest.skip("this C library does not say what is in use")
+    before = spill._in_use(c)
+    held = [torch.empty(64 << 10, dtype=torch.uint8) for _ in range(32)]  # too small for mappings of their own
+    assert spill._in_use(c) - before > len(held) * (64 << 10) // 2
+
+
 def test_the_process_has_a_size():
     assert resident() >= 0
 

@@ -32,9 +32,9 @@ be freed: the collector does not see into it.
 
 **Arithmetic.** Compiled kernels (`fused.py`, `fused.c`) take over for float32 on one thread (`threads.py`): 3x3
 convolutions and their gradients by Winograd's tiles, batch norm with all its sums in one call, pooling, the products of
-samples' gradients. Each has its plain torch twin beside the call. Their roundings have a name, `fused.ARITHMETIC`, to be changed with them. Autocast is
-switched off inside. `passes.py` has the forward passes that need no tape: synflow's, activation patterns, redrawn
-networks.
+samples' gradients. Each has its plain torch twin beside the call. Their roundings have a name, `fused.ARITHMETIC`, to
+be changed with them. Autocast is switched off inside. `passes.py` has the forward passes that need no tape: synflow's,
+activation patterns, redrawn networks.
 
 **Any module.** What nobody recognised is slow and right. A parameter that no recorded layer accounts for takes one
 backward pass a sample; an operation that tangents are not known to pass, a double backward (`curvature`) of a pass that

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt
+LARGE = 720 << 20  # bytes in use, from which gaps in the heap are returned after a forward pass
 MOST_MAPPED = 32 << 20  # the largest threshold that older versions of it take
 RECENT = 8  # tensors that are saved by several functions one after the other are written once
 MARGIN = 0.3  # of the budget, for what is computed at the moment
@@ -96,6 +97,7 @@ def within(memory: int | None) -> Iterator[None]:
     if memory is None:
         keep_for_the_next()
         yield
+        return_gaps()
         return
     give_back_at_once()
     spill = Spill(max(0, int(memory * (1 - MARGIN)) - resident()))
@@ -119,6 +121,22 @@ def keep_for_the_next() -> None:
     _allocate(mapped_from=1 << 30, kept=256 << 20)
 
 
+def return_gaps() -> None:
+    """Returns what is free between tensors where there are many: few of the gaps fit the next one."""
+    if (c := _glibc()) is not None and _in_use(c) > LARGE:
+        c.malloc_trim(0)
+
+
+def _in_use(c: ctypes.CDLL) -> int:
+    """Bytes of the heap; 0 where the library, one before 2.33, does not say."""
+    try:
+        tell = c.mallinfo2
+    except AttributeError:
+        return 0
+    tell.restype = _Heap
+    return int(tell().uordblks)
+
+
 @lru_cache(maxsize=1)  # called again only when the sizes change
 def _allocate(*, mapped_from: int, kept: int) -> None:
     """From which size on tensors have a mapping of their own, and how much free memory the heap's end may have.
@@ -128,6 +146,17 @@ def _allocate(*, mapped_from: int, kept: int) -> None:
     c = _glibc()
     if c is not None and any(c.mallopt(M_MMAP_THRESHOLD, size) for size in (mapped_from, MOST_MAPPED)):
         c.mallopt(M_TRIM_THRESHOLD, kept)
+
+
+class _Heap(ctypes.Structure):
+    """What mallinfo2 tells: `uordblks` are the bytes in use."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=1)
