@@ -638,18 +638,27 @@ void sums(const float *a, const float *b, const float *c, const float *e, double
         }
 }
 
-/* out = constant + Σ_i coefficient_i t_i, constants and coefficients by channel, up to four terms. */
+/* out = constant + Σ_i coefficient_i t_i, constants and coefficients by channel, up to four terms; L channels at a time. */
+#define COMBINED(L)                                                                                            \
+    static inline void combined_##L(float *out, const float *constant, const float **t, const float **coefficient, \
+                                    const int terms, long rows, long C)                                        \
+    {                                                                                                          \
+        const float *term[4], *factor[4]; /* whose addresses nothing that is written can change */            \
+        for (int i = 0; i < terms; i++) term[i] = t[i], factor[i] = coefficient[i];                            \
+        for (long r = 0; r < rows * C; r += C)                                                                 \
+            for (long k = 0; k < C; k += L) {                                                                  \
+                v##L s = *(const v##L *)(constant + k);                                                        \
+                for (int i = 0; i < terms; i++) s += *(const v##L *)(term[i] + r + k) * *(const v##L *)(factor[i] + k); \
+                *(v##L *)(out + r + k) = s;                                                                    \
+            }                                                                                                  \
+    }
+COMBINED(8) COMBINED(16)
+
 static inline void combined(float *out, const float *constant, const float **t, const float **coefficient, const int terms,
                             long rows, long C)
 {
-    const float *term[4], *factor[4]; /* whose addresses nothing that is written can change */
-    for (int i = 0; i < terms; i++) term[i] = t[i], factor[i] = coefficient[i];
-    for (long r = 0; r < rows * C; r += C)
-        for (long k = 0; k < C; k += 8) {
-            v8 s = *(const v8 *)(constant + k);
-            for (int i = 0; i < terms; i++) s += *(const v8 *)(term[i] + r + k) * *(const v8 *)(factor[i] + k);
-            *(v8 *)(out + r + k) = s;
-        }
+    if (WIDE && C % 16 == 0) combined_16(out, constant, t, coefficient, terms, rows, C);
+    else combined_8(out, constant, t, coefficient, terms, rows, C);
 }
 
 void combine(float *out, const float *constant, const float **t, const float **coefficient, long terms, long rows, long C)
@@ -664,29 +673,38 @@ void combine(float *out, const float *constant, const float **t, const float **c
 
 enum { RUN = 64, BLOCK = 128 }; /* positions that are summed in float; that are written at a time */
 
-/* Σ over all positions of a, a*b, a*e, c, c*b by channel: out (5, C). */
+/* Σ over all positions of a, a*b, a*e, c, c*b by channel: out (5, C); L channels at a time. */
+#define TOTALS(L)                                                                                              \
+    static inline void totals_##L(const float *a, const float *b, const float *c, const float *e, double *out, \
+                                  long rows, long C, const int with_c, const int with_e)                       \
+    {                                                                                                          \
+        memset(out, 0, 5 * C * sizeof(double));                                                                \
+        for (long start = 0; start < rows; start += RUN) {                                                     \
+            const long stop = start + RUN < rows ? start + RUN : rows;                                         \
+            for (long k = 0; k < C; k += L) {                                                                  \
+                v##L s[5];                                                                                     \
+                for (int i = 0; i < 5; i++) s[i] = (v##L){0};                                                  \
+                for (long at = start * C + k; at < stop * C; at += C) {                                        \
+                    const v##L va = *(const v##L *)(a + at), vb = *(const v##L *)(b + at);                     \
+                    s[0] += va, s[1] += va * vb;                                                               \
+                    if (with_e) s[2] += va * *(const v##L *)(e + at);                                          \
+                    if (with_c) {                                                                              \
+                        const v##L vc = *(const v##L *)(c + at);                                               \
+                        s[3] += vc, s[4] += vc * vb;                                                           \
+                    }                                                                                          \
+                }                                                                                              \
+                for (int i = 0; i < 5; i++)                                                                    \
+                    for (int l = 0; l < L; l++) out[i * C + k + l] += s[i][l];                                 \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+TOTALS(8) TOTALS(16)
+
 static inline void totals(const float *a, const float *b, const float *c, const float *e, double *out, long rows, long C,
                           const int with_c, const int with_e)
 {
-    memset(out, 0, 5 * C * sizeof(double));
-    for (long start = 0; start < rows; start += RUN) {
-        const long stop = start + RUN < rows ? start + RUN : rows;
-        for (long k = 0; k < C; k += 8) {
-            v8 s[5];
-            for (int i = 0; i < 5; i++) s[i] = splat(0);
-            for (long at = start * C + k; at < stop * C; at += C) {
-                const v8 va = *(const v8 *)(a + at), vb = *(const v8 *)(b + at);
-                s[0] += va, s[1] += va * vb;
-                if (with_e) s[2] += va * *(const v8 *)(e + at);
-                if (with_c) {
-                    const v8 vc = *(const v8 *)(c + at);
-                    s[3] += vc, s[4] += vc * vb;
-                }
-            }
-            for (int i = 0; i < 5; i++)
-                for (int l = 0; l < 8; l++) out[i * C + k + l] += s[i][l];
-        }
-    }
+    if (WIDE && C % 16 == 0) totals_16(a, b, c, e, out, rows, C, with_c, with_e);
+    else totals_8(a, b, c, e, out, rows, C, with_c, with_e);
 }
 
 static void total(const float *a, const float *b, const float *c, const float *e, double *out, long rows, long C)
