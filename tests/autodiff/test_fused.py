@@ -85,7 +85,7 @@ def test_whoever_asks_for_parts_of_many_samples_gets_the_same_gradient(library, 
 def test_fused_products_of_rows_agree_with_float64(library, m, columns):
     G = torch.randn(m, columns, generator=torch.Generator().manual_seed(9))
     truth = G.double() @ G.double().T
-    K = fused.gram(library, G)
+    K = fused.products(library, G)
     torch.testing.assert_close(K, truth, rtol=0, atol=3e-7 * float(truth.max()))
     assert torch.equal(K, K.T)
 
@@ -328,7 +328,7 @@ def test_a_buffer_of_another_kind_size_or_layout_is_refused(library):
     with pytest.raises(ValueError, match="a compiled kernel expects"):
         fused.combine(library, torch.zeros(4), [(good, torch.zeros(8)), (good, torch.zeros(8))])
     with pytest.raises(ValueError, match="a compiled kernel expects"):
-        fused.gram(library, torch.zeros(3, 8).T)
+        fused.products(library, torch.zeros(3, 8).T)
     with pytest.raises(ValueError, match="a multiple of 64"):
         fused.agreement(library, torch.zeros(2, 8, 3, 3).contiguous(memory_format=LAST))
 

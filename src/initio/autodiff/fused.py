@@ -411,7 +411,7 @@ def _enough(failed: int) -> None:
         raise MemoryError("no memory for a compiled kernel")
 
 
-def gram(lib: ctypes.CDLL, G: Tensor) -> Tensor:
+def products(lib: ctypes.CDLL, G: Tensor) -> Tensor:
     """G Gᵀ in float64; sums are kept in float for some columns at a time."""
     m, columns = G.shape
     K = torch.empty(m, m, dtype=torch.float64)

@@ -338,7 +338,7 @@ def _rows(t: Tensor) -> Tensor:
 def _symmetric(G: Tensor) -> Tensor:
     """G Gᵀ in float64; rows are summed in blocks of columns, so that float32 sums stay short."""
     if lib := fused.usable_rows(G):
-        return fused.gram(lib, G)
+        return fused.products(lib, G)
     return (G @ G.T).double()
 
 
