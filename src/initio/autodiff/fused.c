@@ -223,8 +223,8 @@ int depthwise(const float *x, const float *w, float *out, long m, long H, long W
  *     y = Aᵀ[(G w Gᵀ) ∘ (Bᵀ d B)]A      for a tile of 4x4 outputs y and the 6x6 inputs d around it
  *     ∂L/∂w = Gᵀ[(A δ Aᵀ) ∘ (Bᵀ d B)]G  for the gradient δ of y
  *
- * The points p are 0, ±a, ±b and ∞ with a² = 1/2 and b² = 2, which round half as coarsely as 1 and 2 would; an output is about
- * three times as far from the exact one as a sum in float is. Rows of A are powers of p, those of G (1, p, p²) over the product
+ * The points p are 0, ±a, ±b and ∞ with a² = 1/2 and b² = 2, which round less coarsely than 1 and 2 would, though more coarsely
+ * than a sum in float. Rows of A are powers of p, those of G (1, p, p²) over the product
  * of the distances to the other points, which is 1, −3/2 and 6. The 36 places of a tile's transform are `spots`; for each of them
  * the sum over channels is a matrix product. Tiles of all samples are counted through, and handled some at a time, so that what
  * is between stays in the cache. */

@@ -74,9 +74,7 @@ def status() -> str:
 
 def arithmetic() -> str:
     """The compiled kernels' (`ARITHMETIC`) or `torch`: whose roundings a value of float32 has."""
-    if library() is not None and torch.get_num_threads() == 1:
-        return ARITHMETIC
-    return "torch"
+    return "torch" if _on_one_thread() is None else ARITHMETIC
 
 
 def library() -> ctypes.CDLL | None:
@@ -106,14 +104,19 @@ def usable(*tensors: Tensor | None) -> ctypes.CDLL | None:
             t.dtype is torch.float32 and t.ndim == 4 and not t.shape[1] % LANES and t.is_contiguous(memory_format=LAST)
         ):
             return None
-    if torch.get_num_threads() != 1:
-        return None
-    return library()
+    return _on_one_thread()
 
 
 def usable_rows(G: Tensor) -> ctypes.CDLL | None:
     """The library if it can take the products of this matrix's rows."""
-    if G.device.type != "cpu" or G.dtype is not torch.float32 or not G.is_contiguous() or torch.get_num_threads() != 1:
+    if G.device.type != "cpu" or G.dtype is not torch.float32 or not G.is_contiguous():
+        return None
+    return _on_one_thread()
+
+
+def _on_one_thread() -> ctypes.CDLL | None:
+    """The library where torch has one thread, which is all that it works on."""
+    if torch.get_num_threads() != 1:
         return None
     return library()
 
